@@ -1,0 +1,131 @@
+"""Cine: the one data type that moves through the product."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sector:
+    """The fan that a phased or curved array leaves in a scan-converted frame.
+
+    All lengths are in *columns* (the width of a pixel). A frame whose rows are ``aspect`` times as far apart as its
+    columns has its pixel ``(row, column)`` at ``x = column``, ``y = row * aspect`` (x right, y down, pixel centres at
+    whole numbers). Angles are in rad, 0 straight down, positive towards +x.
+
+    Attributes:
+        apex_x, apex_y: where the beams meet, in columns; may lie outside the frame.
+        r_min, r_max: first and last radius of image data, in columns from the apex; ``0 <= r_min < r_max``.
+        angle_min, angle_max: opening angles in rad, ``-pi/2 < angle_min < angle_max < pi/2``.
+        aspect: row pitch over column pitch.
+    """
+
+    apex_x: float
+    apex_y: float
+    r_min: float
+    r_max: float
+    angle_min: float
+    angle_max: float
+    aspect: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.r_min < self.r_max):
+            raise ValueError(f"sector radii must satisfy 0 <= r_min < r_max, found {self.r_min}, {self.r_max}")
+        if not (-math.pi / 2 < self.angle_min < self.angle_max < math.pi / 2):
+            raise ValueError(f"sector angles out of order or range: {self.angle_min}, {self.angle_max} rad")
+
+
+@dataclass(frozen=True)
+class Polar:
+    """Frames before scan conversion: rows are depths, columns are beam angles.
+
+    Attributes:
+        depths_m: ``(H,)`` distance of each row from the apex, m, increasing.
+        angles_rad: ``(W,)`` angle of each column, rad, 0 straight down, increasing.
+    """
+
+    depths_m: np.ndarray
+    angles_rad: np.ndarray
+
+
+@dataclass(frozen=True)
+class Cartesian:
+    """Frames on a rectangular pixel grid.
+
+    Attributes:
+        spacing_m: ``(row, column)`` pixel pitch in m, or None where the file does not say.
+        origin_m: ``(z, x)`` of pixel (0, 0) in m.
+        sector: the fan inside the frame; None for a linear array, or where no fan was found.
+        found_by: where ``sector`` came from: "file", "sector finder", or "none" (the frame is taken as a rectangle).
+    """
+
+    spacing_m: tuple[float, float] | None = None
+    origin_m: tuple[float, float] = (0.0, 0.0)
+    sector: Sector | None = None
+    found_by: str = "none"
+
+
+Geometry = Polar | Cartesian
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a cine came from.
+
+    Attributes:
+        name: file name without its folder ("" for arrays made in memory).
+        sha256: hash of the whole source file, hex ("" in memory).
+        dataset: path of the dataset inside an HDF5 file.
+        layout: what the reader recognised, for instance "HDF5 dataset" or "usdehaze simulation".
+        units: how stored values became dB: "dB", "8-bit", "envelope", "I/Q".
+        assumptions: what had to be assumed, one sentence each; shown by ``info`` and kept in the result.
+        first_frame: index in the source of the first frame held; frame streams are seeded with it.
+    """
+
+    name: str = ""
+    sha256: str = ""
+    dataset: str = ""
+    layout: str = "array"
+    units: str = "dB"
+    assumptions: tuple[str, ...] = ()
+    first_frame: int = 0
+
+
+@dataclass(frozen=True)
+class Cine:
+    """A run of log-compressed beamformed frames.
+
+    Attributes:
+        frames: ``(T, H, W)`` float32 in dB, 0 dB = full scale, floor = ``-dynamic_range_db``.
+        geometry: Polar or Cartesian.
+        dynamic_range_db: positive, dB between full scale and the floor.
+        frame_times_s: ``(T,)`` s, or None where the file does not say.
+        source: provenance.
+
+    Raises:
+        ValueError: frames that are not 3-D float32, hold non-finite values, or lie outside ``[-dynamic_range_db, 0]``.
+    """
+
+    frames: np.ndarray
+    geometry: Geometry
+    dynamic_range_db: float = 60.0
+    frame_times_s: np.ndarray | None = None
+    source: Source = field(default_factory=Source)
+
+    def __post_init__(self) -> None:
+        f = self.frames
+        if f.ndim != 3 or f.dtype != np.float32 or f.size == 0:
+            raise ValueError(f"frames must be (T, H, W) float32 and not empty, found {f.shape} {f.dtype}")
+        if not (math.isfinite(self.dynamic_range_db) and self.dynamic_range_db > 0):
+            raise ValueError(f"dynamic range must be positive, found {self.dynamic_range_db} dB")
+        low, high = float(f.min()), float(f.max())
+        if not (low >= -self.dynamic_range_db - 1e-3 and high <= 1e-3):  # also false for NaN
+            raise ValueError(f"frames must lie in [-{self.dynamic_range_db:g}, 0] dB, found [{low:g}, {high:g}]")
+        if isinstance(self.geometry, Polar) and f.shape[1:] != (
+            len(self.geometry.depths_m),
+            len(self.geometry.angles_rad),
+        ):
+            raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
