@@ -1,0 +1,31 @@
+"""What every test shares: seeds, one thread for torch, and the folder of real data."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Global random streams start at the same place in every test, whichever tests ran before."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 (third-party code draws from the global stream)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of real data (``USDEHAZE_DATA``, else ``../shared/data`` beside the repository); skips where absent."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("USDEHAZE_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"real data not here ({folder}); set USDEHAZE_DATA to its folder")
+    return folder

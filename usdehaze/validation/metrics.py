@@ -1,0 +1,214 @@
+"""Image-quality figures on plain arrays in dB.
+
+Every function takes the pixels of one or two regions (any shape, flattened) or two whole frames ``(H, W)`` in dB, and
+returns a Python float. Nothing is clipped or rescaled on the way, and no function keeps state.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import ndimage, stats
+
+SSIM_SIGMA = 1.5  # Wang et al. 2004: Gaussian window of standard deviation 1.5 pixels ...
+SSIM_RADIUS = 5  # ... cut to 11 x 11
+
+
+def _pixels(values: ArrayLike, name: str) -> np.ndarray:
+    """Flat float64 copy of a region; ValueError when it is empty or holds NaN or infinities."""
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    if flat.size == 0:
+        raise ValueError(f"region {name} holds no pixels")
+    if not np.isfinite(flat).all():
+        raise ValueError(f"region {name} holds values that are not finite")
+    return flat
+
+
+def equiprobable_bins(n_pixels: int) -> int:
+    """Number of bins of the default gCNR estimator, ``ceil(2 N^(2/5))``, N = pixels of both regions together."""
+    return math.ceil(round(2 * n_pixels**0.4, 9))  # 1024^0.4 comes out a hair above 16
+
+
+def gcnr(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> float:
+    """Generalised contrast-to-noise ratio: ``1 - overlap`` of the value distributions of two regions.
+
+    With ``bins=None`` the histograms have ``ceil(2 N^0.4)`` bins, each of which holds the same share of the pooled
+    pixels (Schlunk and Byram 2023). Bins are cut on pooled mid-ranks in whole numbers: equal values always share a
+    bin, however many ties 8-bit data bring, and a strictly increasing transform of both regions changes nothing at
+    all. With ``bins=N`` it is the common estimator: N bins of equal width from the joint minimum to the joint maximum
+    (``zea.metrics.gcnr`` and the DehazingEcho2025 challenge use N = 256). That one depends on grey-level transforms
+    and on outliers.
+
+    Both estimators are biased upwards for small regions, the second one much more: see :func:`equiprobable_bins`.
+
+    Args:
+        a, b: pixels of the two regions, any monotone scale (dB here).
+        bins: None, or the number of equal-width bins, at least 2.
+
+    Returns:
+        0 (same distribution) to 1 (no overlap).
+
+    Raises:
+        ValueError: an empty region, non-finite values, fewer than 2 bins.
+
+    Source:
+        Rodriguez-Molares et al., "The generalized contrast-to-noise ratio", IEEE TUFFC 67(4), 2020.
+    """
+    a, b = _pixels(a, "a"), _pixels(b, "b")
+    if bins is None:
+        k = equiprobable_bins(a.size + b.size)
+        twice_rank = np.rint(2 * stats.rankdata(np.concatenate([a, b]), method="average")).astype(np.int64)
+        index = k * (twice_rank - 1) // (2 * (a.size + b.size))
+        count_a = np.bincount(index[: a.size], minlength=k)
+        count_b = np.bincount(index[a.size :], minlength=k)
+    else:
+        if bins < 2:
+            raise ValueError(f"gCNR needs at least 2 bins, found {bins}")
+        low, high = min(a.min(), b.min()), max(a.max(), b.max())
+        if low == high:  # two constant, equal regions: nothing tells them apart
+            return 0.0
+        count_a, _ = np.histogram(a, bins=bins, range=(low, high))
+        count_b, _ = np.histogram(b, bins=bins, range=(low, high))
+    return float(1.0 - np.minimum(count_a / a.size, count_b / b.size).sum())
+
+
+def speckle_gcnr(power_ratio: float) -> float:
+    """gCNR of two regions of fully developed speckle whose mean powers have the ratio c.
+
+    Power is exponentially distributed in both, and the densities cross once:
+    ``gCNR = |c^(-c/(c-1)) - c^(-1/(c-1))|``, 0 at c = 1, the same for c and 1/c.
+    """
+    c = float(power_ratio)
+    if c <= 0:
+        raise ValueError(f"a power ratio is positive, found {power_ratio}")
+    if c == 1:
+        return 0.0
+    return abs(c ** (-c / (c - 1)) - c ** (-1 / (c - 1)))
+
+
+def cnr(a: ArrayLike, b: ArrayLike) -> float:
+    """Contrast-to-noise ratio of the *dB image*: ``|mean a - mean b| / sqrt(var a + var b)``.
+
+    Domain: dB values, that is grey levels of a log-compressed image (an affine map of them gives the same figure);
+    population variances. This is the form of the DehazingEcho2025 challenge, not the CNR of linear amplitudes.
+    Infinite for two different constants, 0 for two equal ones.
+    """
+    a, b = _pixels(a, "a"), _pixels(b, "b")
+    difference = abs(a.mean() - b.mean())
+    noise = math.sqrt(a.var() + b.var())
+    if noise == 0:
+        return 0.0 if difference == 0 else math.inf
+    return float(difference / noise)
+
+
+def mean_power_db(values: ArrayLike) -> float:
+    """Mean power of a region in dB: ``10 log10 mean 10^(v/10)`` for values v in dB."""
+    return float(10 * np.log10(np.mean(10 ** (_pixels(values, "a") / 10))))
+
+
+def contrast_db(a: ArrayLike, b: ArrayLike) -> float:
+    """Mean power of region a over mean power of region b, in dB; positive where a is the brighter one.
+
+    Powers are averaged before the logarithm, so the figure is that of the echoes, not of grey levels. Pixels on the
+    floor of the dynamic range count with the power of the floor.
+    """
+    return mean_power_db(a) - mean_power_db(b)
+
+
+def ks(a: ArrayLike, b: ArrayLike) -> float:
+    """Two-sample Kolmogorov-Smirnov statistic, the largest gap of the two empirical distribution functions, 0 to 1.
+
+    Ties are exact. Used between input and output of one region: small where tissue was kept, large where haze went.
+    """
+    a, b = np.sort(_pixels(a, "a")), np.sort(_pixels(b, "b"))
+    values = np.concatenate([a, b])
+    gap = np.searchsorted(a, values, side="right") / a.size - np.searchsorted(b, values, side="right") / b.size
+    return float(np.abs(gap).max())
+
+
+def mean_shift_db(before: ArrayLike, after: ArrayLike) -> float:
+    """Change of a region's mean grey level, ``mean(after) - mean(before)`` of the dB values, in dB."""
+    return float(_pixels(after, "after").mean() - _pixels(before, "before").mean())
+
+
+def _pair(estimate: ArrayLike, truth: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Two float64 arrays of one shape; ValueError otherwise."""
+    x, y = np.asarray(estimate, dtype=np.float64), np.asarray(truth, dtype=np.float64)
+    if x.shape != y.shape:
+        raise ValueError(f"estimate and truth differ in shape: {x.shape} and {y.shape}")
+    return x, y
+
+
+def psnr_db(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -> float:
+    """Peak signal-to-noise ratio of the dB image, ``10 log10(DR^2 / mean (estimate - truth)^2)``, in dB.
+
+    The peak is the dynamic range, so the figure equals that of the same image on [0, 1]. Infinite for no error.
+    """
+    x, y = _pair(estimate_db, truth_db)
+    error = float(np.mean((x - y) ** 2))
+    return math.inf if error == 0 else 10 * math.log10(dynamic_range_db**2 / error)
+
+
+def ssim(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -> float:
+    """Mean structural similarity of two frames on [0, 1] (0 = floor, 1 = 0 dB), -1 to 1.
+
+    Gaussian window of 11 x 11 pixels, sigma 1.5; K1 = 0.01, K2 = 0.03; population (co)variances; averaged over the
+    pixels whose window lies inside the frame.
+
+    Args:
+        estimate_db, truth_db: ``(H, W)`` in dB, at least 11 x 11.
+        dynamic_range_db: dB between floor and full scale.
+
+    Raises:
+        ValueError: frames that differ in shape, are not 2-D, or are smaller than the window.
+
+    Source:
+        Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment", IEEE TIP 13(4), 2004.
+    """
+    x, y = _pair(estimate_db, truth_db)
+    if x.ndim != 2 or min(x.shape) <= 2 * SSIM_RADIUS:
+        raise ValueError(f"SSIM needs (H, W) frames of at least 11 x 11 pixels, found {x.shape}")
+    x, y = 1 + x / dynamic_range_db, 1 + y / dynamic_range_db
+    inside = (slice(SSIM_RADIUS, -SSIM_RADIUS),) * 2
+
+    def local_mean(image: np.ndarray) -> np.ndarray:
+        return ndimage.gaussian_filter(image, SSIM_SIGMA, radius=SSIM_RADIUS)[inside]
+
+    mean_x, mean_y = local_mean(x), local_mean(y)
+    var_x = local_mean(x * x) - mean_x**2
+    var_y = local_mean(y * y) - mean_y**2
+    cov = local_mean(x * y) - mean_x * mean_y
+    c1, c2 = 0.01**2, 0.03**2
+    similarity = (2 * mean_x * mean_y + c1) * (2 * cov + c2)
+    similarity /= (mean_x**2 + mean_y**2 + c1) * (var_x + var_y + c2)
+    return float(similarity.mean())
+
+
+def bootstrap_ci95(
+    values: ArrayLike, clusters: ArrayLike, seed: int = 0, n_resamples: int = 2000
+) -> tuple[float, float] | None:
+    """95 % percentile interval of a mean, by resampling whole clusters with replacement.
+
+    Frames of one cine resemble each other, so they are drawn together: a resample takes as many clusters as there
+    are, each with all its frames, and averages over the frames. With fewer than two clusters nothing can be said
+    about the spread, and the answer is None (not an interval of width 0).
+
+    Args:
+        values: ``(N,)`` one figure a frame; non-finite ones are left out.
+        clusters: ``(N,)`` label of the cluster each value belongs to.
+        seed: of the resampling; the same seed gives the same interval.
+        n_resamples: number of resamples.
+    """
+    values, clusters = np.asarray(values, dtype=np.float64), np.asarray(clusters)
+    keep = np.isfinite(values)
+    names, index = np.unique(clusters[keep], return_inverse=True)
+    if names.size < 2:
+        return None
+    total = np.bincount(index, weights=values[keep])
+    count = np.bincount(index)
+    drawn = np.random.default_rng(seed).integers(names.size, size=(n_resamples, names.size))
+    means = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
