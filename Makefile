@@ -1,0 +1,54 @@
+# Needs Python 3.10 or newer (with venv), pip and make; everything else is installed into .venv on first use.
+#
+#   make demo    a small hazy scan, dehazed, with a preview
+#   make test    linters, types and tests: what CI runs
+#
+# Variables: PYTHON (python3), PIP_ARGS (for instance --extra-index-url https://download.pytorch.org/whl/cpu, which
+# spares a machine without an NVIDIA card the CUDA libraries that torch brings along on Linux).
+
+PYTHON ?= python3
+PIP_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "usdehaze needs Python 3.10 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (torch is large: some minutes the first time)"
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e ".[dev,video]"
+	@touch $@
+
+demo: $(STAMP)
+	@rm -f demo/scan.h5
+	$(BIN)/usdehaze simulate demo/scan.h5 --frames 8 --seed 7
+	$(BIN)/usdehaze process demo/scan.h5 -o demo --overwrite --preview png
+	@echo
+	@echo "hazy scan, with its true tissue and haze:  demo/scan.h5"
+	@echo "result (tissue, haze, input):              demo/scan.dehazed.h5"
+	@echo "preview (input, tissue, haze):             $$(ls demo/*.png)"
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf demo build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
