@@ -1,0 +1,33 @@
+"""Command line ``usdehaze``. Importing it loads click alone: each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import click
+
+from usdehaze.cli.group import UsdehazeGroup, common_options
+from usdehaze.cli.info import info
+from usdehaze.cli.process import process
+from usdehaze.cli.simulate import simulate
+from usdehaze.cli.validate import validate
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        import usdehaze
+
+        click.echo(f"usdehaze {usdehaze.__version__}")
+        ctx.exit()
+
+
+@click.group(cls=UsdehazeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version.")
+@common_options
+def main() -> None:
+    """Takes the haze off ultrasound cines: splits every frame into tissue and haze.
+
+    Exit codes: 0 done, 1 some inputs failed, 2 wrong usage. Not a medical device.
+    """
+
+
+for command in (info, process, simulate, validate):
+    main.add_command(command)

@@ -1,0 +1,112 @@
+"""What all commands share: --debug and --quiet, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from usdehaze.errors import UsdehazeError
+
+DONE, SOME_FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass
+class Settings:
+    """``--debug`` and ``--quiet``, given before or after the name of the command."""
+
+    debug: bool = False
+    quiet: bool = False
+
+    def say(self, message: str) -> None:
+        """Prints a line for the user, unless ``--quiet``."""
+        if not self.quiet:
+            click.echo(printable(message))
+
+    def report(self, error: Exception) -> None:
+        """One line on stderr; with ``--debug`` the traceback before it."""
+        if self.debug:
+            import traceback
+
+            traceback.print_exception(error, file=sys.stderr)
+        complain(describe(error))
+
+
+def describe(error: Exception) -> str:
+    """What is wrong, in one line."""
+    if isinstance(error, UsdehazeError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "not enough memory; take part of the frames with --frames"
+    return f"unexpected {type(error).__name__}: {error}; see where with --debug"
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    click.echo("usdehaze: " + printable(message), err=True)
+
+
+def printable(message: str) -> str:
+    """One line without control characters: names in files may hold anything, terminal commands included."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+
+
+def common_options(command: _Command) -> _Command:
+    """Adds ``--debug`` and ``--quiet``."""
+
+    def remember(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            setattr(settings_of(ctx), str(parameter.name), True)
+
+    for name, text in (("--quiet", "Print nothing but errors."), ("--debug", "Show tracebacks.")):
+        command = click.option(name, is_flag=True, expose_value=False, callback=remember, help=text)(command)
+    return command
+
+
+def settings_of(ctx: click.Context) -> Settings:
+    """The settings of this run of the program."""
+    return ctx.find_root().ensure_object(Settings)
+
+
+class UsdehazeGroup(click.Group):
+    """A group whose errors, wrong usage included, are one line on stderr."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            settings_of(ctx).report(error)
+            ctx.exit(SOME_FAILED)
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        run: Callable[..., Any] = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(USAGE)
+        except click.UsageError as error:
+            _exit_with_usage(error)
+        except click.ClickException as error:
+            complain(error.format_message())
+            sys.exit(error.exit_code)
+        except click.Abort:
+            complain("stopped")
+            sys.exit(INTERRUPTED)
+        sys.exit(code or DONE)
+
+
+def _exit_with_usage(error: click.UsageError) -> NoReturn:
+    message = error.format_message().rstrip(".")
+    if error.ctx is not None:
+        message += f"; see {error.ctx.command_path} --help"
+    complain(message)
+    sys.exit(USAGE)

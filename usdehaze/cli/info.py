@@ -1,0 +1,111 @@
+"""``usdehaze info``: what is in a file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from usdehaze.cli.group import SOME_FAILED, common_options, settings_of
+from usdehaze.cli.options import Number
+
+if TYPE_CHECKING:
+    from usdehaze.cine import Cine, Geometry
+
+_MADE_WITH = ("preset", "guidance", "steps", "seed", "strength", "samples", "tissue_prior", "haze_prior", "created")
+
+
+@click.command()
+@click.argument("file")
+@click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be the frames.")
+@click.option("--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB.")
+@common_options
+@click.pass_context
+def info(ctx: click.Context, file: str, dataset: str | None, dynamic_range_db: float | None) -> None:
+    """What is in FILE: layout, frames, size, geometry, dynamic range, frame rate, and what has to be assumed.
+
+    FILE may be a folder: every scan in it.
+    """
+    from usdehaze.io import list_scans
+
+    settings, failed = settings_of(ctx), 0
+    scans = list_scans([file])
+    for scan in scans:
+        try:
+            lines = describe_file(scan, dataset, dynamic_range_db)
+        except Exception as error:
+            settings.report(error)
+            failed += 1
+            continue
+        click.echo(str(scan))
+        for label, value in lines:
+            click.echo(f"  {label + ':':<15}{value}")
+    if Path(file).is_dir():
+        settings.say(f"{len(scans)} scans, {failed} of them unreadable")
+    ctx.exit(SOME_FAILED if failed or not scans else 0)
+
+
+def describe_file(path: Path, dataset: str | None, dynamic_range_db: float | None) -> list[tuple[str, str]]:
+    """Label and value of every line about one scan, or one result of usdehaze."""
+    from usdehaze.io import RESULT_SUFFIX, open_cine
+
+    made_with: list[tuple[str, str]] = []
+    if dataset is None and path.name.endswith(RESULT_SUFFIX):
+        from usdehaze.io.result import read_result
+
+        stored = read_result(path)
+        cine = stored.cine
+        made_with = [(key, str(stored.attrs[key])) for key in _MADE_WITH if key in stored.attrs]
+        lines = [("layout", "usdehaze result"), ("made from", f"{cine.source.name}, {cine.source.dataset}")]
+    else:
+        cine = open_cine(path, dataset=dataset, dynamic_range_db=dynamic_range_db)
+        lines = [("layout", cine.source.layout), ("dataset", cine.source.dataset)]
+    n_frames, height, width = cine.frames.shape
+    lines += [
+        ("frames", str(n_frames)),
+        ("size", f"{height} x {width} (rows x columns)"),
+        *_geometry_lines(cine.geometry),
+        ("dynamic range", f"{cine.dynamic_range_db:g} dB"),
+        ("frame rate", _frame_rate(cine)),
+        ("units", cine.source.units),
+        *(("assumption", sentence) for sentence in cine.source.assumptions),
+        *made_with,
+    ]
+    return lines
+
+
+def _geometry_lines(geometry: Geometry) -> list[tuple[str, str]]:
+    from usdehaze.cine import Polar
+
+    if isinstance(geometry, Polar):
+        depths, angles = geometry.depths_m, geometry.angles_rad
+        fan = f"{1000 * depths[0]:.4g} to {1000 * depths[-1]:.4g} mm, {_degrees(angles[0])} to {_degrees(angles[-1])}"
+        return [("geometry", f"polar, {fan}")]
+    lines = []
+    sector = geometry.sector
+    if sector is None:
+        lines.append(("geometry", "rectangle, no sector"))
+    else:
+        lines += [
+            ("geometry", f"scan-converted sector ({geometry.found_by})"),
+            ("apex", f"column {sector.apex_x:.1f}, row {sector.apex_y / sector.aspect:.1f}"),
+            ("opening", f"{_degrees(sector.angle_min)} to {_degrees(sector.angle_max)}"),
+            ("radii", f"{sector.r_min:.1f} to {sector.r_max:.1f} columns from the apex"),
+        ]
+    if geometry.spacing_m is not None:
+        row, column = geometry.spacing_m
+        lines.append(("pixel spacing", f"{1000 * row:.4g} x {1000 * column:.4g} mm (row x column)"))
+    return lines
+
+
+def _degrees(angle_rad: float) -> str:
+    return f"{math.degrees(angle_rad):.1f} degrees"
+
+
+def _frame_rate(cine: Cine) -> str:
+    times = cine.frame_times_s
+    if times is None or len(times) < 2 or not times[-1] > times[0]:
+        return "not in the file"
+    return f"{(len(times) - 1) / (times[-1] - times[0]):.4g} frames/s"

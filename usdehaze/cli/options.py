@@ -1,0 +1,110 @@
+"""Types of option values, and options read from a YAML file."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import click
+
+SEED = click.IntRange(0, 2**63 - 1)
+
+
+class FrameRange(click.ParamType):
+    """``START:STOP``, either side may be left out: a slice."""
+
+    name = "start:stop"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> slice:
+        if isinstance(value, slice):
+            return value
+        match = re.fullmatch(r"(\d{0,9}):(\d{0,9})", str(value).strip(), re.ASCII)
+        if match is None:
+            self.fail(f"{value!r} is not a range of frames such as 0:30", param, ctx)
+        start, stop = (int(part) if part else None for part in match.groups())
+        if stop is not None and stop <= (start or 0):
+            self.fail(f"{value!r} holds no frame", param, ctx)
+        return slice(start, stop)
+
+
+class Number(click.ParamType):
+    """A finite number within ``[low, high]``."""
+
+    name = "number"
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not self.low <= number <= self.high:  # also for NaN
+            self.fail(f"{value!r} is not a number from {self.low:g} to {self.high:g}", param, ctx)
+        return number
+
+
+class Device(click.ParamType):
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+
+    name = "device"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", str(value), re.ASCII):
+            self.fail(f"{value!r} is not one of auto, cpu, cuda, cuda:N", param, ctx)
+        return str(value)
+
+
+class BatchSize(click.ParamType):
+    """A positive number of frames, or ``auto``."""
+
+    name = "n|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if str(value) == "auto":
+            return "auto"
+        if not re.fullmatch(r"0*[1-9]\d{0,6}", str(value), re.ASCII):
+            self.fail(f"{value!r} is not a positive number of frames, nor 'auto'", param, ctx)
+        return int(value)
+
+
+def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None) -> None:
+    """Callback of ``--config``: makes the values in a YAML file the command's defaults.
+
+    Keys are the long names of the command's options without the dashes, for instance ``batch-size``; options given on
+    the command line win. Values are read as the text that one would type, so that ``frames: 0:30`` is no sexagesimal
+    number and every value goes through the same checks.
+
+    Raises:
+        click.BadParameter: the file cannot be read, has a key that is no option, or a value that is no single value.
+    """
+    if path is None:
+        return
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = yaml.load(file, Loader=yaml.BaseLoader)  # strings only: nothing can be constructed
+    except OSError as error:
+        raise click.BadParameter(f"{path}: {error.strerror or error}", ctx, parameter) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path}: not YAML ({error})", ctx, parameter) from error
+    if not isinstance(content, dict):
+        raise click.BadParameter(f"{path}: expected lines such as 'preset: fast'", ctx, parameter)
+    options = {
+        long.removeprefix("--"): option
+        for option in ctx.command.params
+        if isinstance(option, click.Option) and option.name not in ("config", "help", "debug", "quiet")
+        for long in option.opts
+        if long.startswith("--")
+    }
+    defaults = {}
+    for key, value in content.items():
+        if key not in options:
+            raise click.BadParameter(f"{path}: no option {key!r}; expected {', '.join(options)}", ctx, parameter)
+        if not isinstance(value, str) or not value:
+            raise click.BadParameter(f"{path}: {key} must have a single value", ctx, parameter)
+        defaults[str(options[key].name)] = value
+    ctx.default_map = defaults

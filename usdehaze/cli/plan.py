@@ -1,0 +1,55 @@
+"""Which scan goes to which result file, decided before any work begins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+
+@dataclass(frozen=True)
+class Job:
+    """One scan and the files made from it."""
+
+    scan: Path
+    result: Path
+    preview: Path | None
+
+
+def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None) -> list[Job]:
+    """One job per scan, in the order given; a scan named twice is done once.
+
+    ``STEM.dehazed.h5`` goes next to the scan, or under ``out_dir``, where the sub-folders of an input folder are kept.
+    Scans of one folder that differ in their suffix alone (``a.h5``, ``a.hdf5``) keep it: ``a.hdf5.dehazed.h5``.
+
+    Raises:
+        click.UsageError: two scans would write one file, or a result would replace a scan.
+    """
+    from usdehaze.io import RESULT_SUFFIX, list_scans
+
+    places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
+    for name in map(Path, inputs):
+        for scan in list_scans([name]):
+            folder = scan.parent
+            if out_dir is not None:
+                folder = Path(out_dir) / (folder.relative_to(name) if name.is_dir() else "")
+            places.setdefault(scan.resolve(), (scan, folder))
+    stems = Counter((scan.parent.resolve(), scan.stem) for scan, _ in places.values())
+    jobs = []
+    for scan, folder in places.values():
+        stem = scan.stem if stems[scan.parent.resolve(), scan.stem] == 1 else scan.name
+        result = folder / (stem + RESULT_SUFFIX)
+        jobs.append(Job(scan, result, result.with_suffix(f".{preview}") if preview else None))
+    writers: dict[Path, Path] = {}
+    for job in jobs:
+        for target in filter(None, (job.result, job.preview)):
+            resolved = target.resolve()
+            if resolved in places:
+                raise click.UsageError(f"{target}: the result of {job.scan} would replace an input; choose another -o")
+            if resolved in writers:
+                other = writers[resolved]
+                raise click.UsageError(f"{other} and {job.scan} would both write {target}; process them one by one")
+            writers[resolved] = job.scan
+    return jobs

@@ -1,0 +1,132 @@
+"""``usdehaze process``: dehaze scans."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from usdehaze.cli.group import SOME_FAILED, Settings, common_options, settings_of
+from usdehaze.cli.options import SEED, BatchSize, Device, FrameRange, Number, read_config
+from usdehaze.cli.plan import Job, plan_jobs
+from usdehaze.cli.progress import frame_progress
+
+if TYPE_CHECKING:
+    from usdehaze.dehazer import Dehazer
+
+GUIDANCE = ("pigdm", "dps", "projection", "proximal")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("-o", "--out", "out_dir", metavar="DIR", help="Folder for the results; next to each scan by default.")
+@click.option("--preset", type=click.Choice(["fast", "paper"]), default="fast", show_default=True, help="Settings.")
+@click.option("--guidance", type=click.Choice(GUIDANCE), help="Guidance rule; the preset's by default.")
+@click.option("--steps", type=click.IntRange(1, 100_000), help="Sampling steps; the preset's by default.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
+@click.option(
+    "--strength", type=Number(0, 1), default=1.0, show_default=True, help="Scales the removal in dB: 0 nothing, 1 all."
+)
+@click.option(
+    "--samples", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Posterior samples to average."
+)
+@click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N")
+@click.option("--batch-size", type=BatchSize(), default="auto", show_default=True, metavar="N|auto", help="Frames.")
+@click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default.")
+@click.option("--tissue-prior", metavar="P", help="Another tissue prior.")
+@click.option("--haze-prior", metavar="P", help="Another haze prior.")
+@click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be the frames.")
+@click.option("--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB.")
+@click.option("--overwrite", is_flag=True, help="Replace results that exist.")
+@click.option("--preview", type=click.Choice(["mp4", "gif", "png"]), help="Also draw input, tissue and haze.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=read_config,
+    help="YAML file with any of these options by their long names; the command line wins.",
+)
+@common_options
+@click.pass_context
+def process(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    out_dir: str | None,
+    overwrite: bool,
+    preview: str | None,
+    frames: slice | None,
+    dataset: str | None,
+    dynamic_range_db: float | None,
+    **model: Any,
+) -> None:
+    """Dehazes every FILE: STEM.dehazed.h5 holds the tissue and haze estimates.
+
+    A FILE may be a folder: every scan in it, recursively. A scan that fails does not stop the others.
+    """
+    settings = settings_of(ctx)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # lets the half-written file be removed
+    if preview is not None:
+        from usdehaze.preview import check_kind
+
+        check_kind(preview)
+    jobs = plan_jobs(files, out_dir, preview)
+    worker = _Worker(model, settings, overwrite, preview)
+    reading = {"dataset": dataset, "dynamic_range_db": dynamic_range_db, "frames": frames}
+    failed = sum(not worker.try_one(job, reading) for job in jobs)
+    if len(jobs) != 1 or Path(files[0]).is_dir():
+        settings.say(f"{len(jobs) - failed} scans dehazed, {failed} failed")
+    if not jobs:
+        ctx.fail(f"no scan in {', '.join(files)}")
+    ctx.exit(SOME_FAILED if failed else 0)
+
+
+class _Worker:
+    """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them."""
+
+    def __init__(self, model: dict[str, Any], settings: Settings, overwrite: bool, preview: str | None) -> None:
+        self.model, self.settings, self.overwrite, self.preview = model, settings, overwrite, preview
+        self.dehazer: Dehazer | None = None
+
+    def try_one(self, job: Job, reading: dict[str, Any]) -> bool:
+        """True when the job's files are written; else the error has been reported."""
+        try:
+            self._one(job, reading)
+        except Exception as error:
+            self.settings.report(error)
+            return False
+        return True
+
+    def _one(self, job: Job, reading: dict[str, Any]) -> None:
+        from usdehaze.io import open_cine
+        from usdehaze.io.atomic import check_target
+
+        cine = open_cine(job.scan, **reading)
+        for target in filter(None, (job.result, job.preview)):
+            check_target(target, self.overwrite)
+        dehazer = self._load()
+        started = time.monotonic()
+        with frame_progress(job.scan.name, len(cine.frames), self.settings.quiet) as progress:
+            result = dehazer.dehaze(cine, progress=progress)
+        seconds = time.monotonic() - started
+        from usdehaze.io.result import write_result
+
+        write_result(job.result, result, self.overwrite)
+        made = str(job.result)
+        if job.preview is not None and self.preview is not None:
+            from usdehaze.preview import write_preview
+
+            write_preview(job.preview, result, self.preview, overwrite=self.overwrite)
+            made += f", {job.preview}"
+        self.settings.say(f"{job.scan} -> {made} ({len(cine.frames)} frames in {seconds:.1f} s)")
+
+    def _load(self) -> Dehazer:
+        if self.dehazer is None:
+            from usdehaze.dehazer import Dehazer
+
+            self.dehazer = Dehazer.from_pretrained(**self.model)
+        return self.dehazer

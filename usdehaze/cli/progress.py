@@ -1,0 +1,32 @@
+"""The progress bar of long work: frames, frames/s and time left, on stderr, and only where that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def frame_progress(label: str, n_frames: int, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Yields a callback ``(frames done, frames in all)``, or None where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    started = time.monotonic()
+
+    def rate(done: int | None) -> str:
+        return f"{done / max(time.monotonic() - started, 1e-6):.2f} frames/s" if done else ""
+
+    with click.progressbar(
+        length=n_frames, label=label, file=sys.stderr, show_pos=True, show_eta=True, item_show_func=rate
+    ) as bar:
+
+        def update(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos, current_item=done)
+
+        yield update

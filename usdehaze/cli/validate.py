@@ -1,0 +1,40 @@
+"""``usdehaze validate``: metrics on results, or the truth-known benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from usdehaze.cli.group import common_options, settings_of
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("results", nargs=-1, type=_PATH, metavar="[RESULT.h5...]")
+@click.option("--gcnr", is_flag=True, help="Generalised contrast-to-noise ratio and its companions.")
+@click.option(
+    "--gcnr-bins", type=click.IntRange(2, 100_000), metavar="N", help="Fixed bins; equiprobable bins by default."
+)
+@click.option("--roi", type=_PATH, metavar="FILE", help="Regions of interest: JSON, label image or HDF5 label dataset.")
+@click.option(
+    "--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator, to FILE."
+)
+@click.option("--report", type=_PATH, metavar="DIR", help="Write a report to DIR.")
+@common_options
+@click.pass_context
+def validate(
+    ctx: click.Context,
+    results: tuple[Path, ...],
+    gcnr: bool,
+    gcnr_bins: int | None,
+    roi: Path | None,
+    json_path: Path | None,
+    report: Path | None,
+) -> None:
+    """Metrics on RESULT files; without any, the built-in truth-known benchmark of the installed priors."""
+    from usdehaze.validation.command import run
+
+    quiet = settings_of(ctx).quiet
+    ctx.exit(run(list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo))

@@ -1,0 +1,85 @@
+"""Geometry and frame times inside usdehaze's own HDF5 files; what is written comes back bit for bit.
+
+Group ``geometry``, attribute ``kind``:
+
+- "polar": datasets ``depths_m (H,)`` and ``angles_rad (W,)``;
+- "cartesian": attributes ``origin_m (z, x)``, ``found_by``, where known ``spacing_m (row, column)``; with a sector the
+  group ``geometry/sector`` whose attributes are the fields of `usdehaze.cine.Sector`.
+
+Dataset ``frame_times_s (T,)`` on the root, where the times are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import h5py
+import numpy as np
+
+from usdehaze.cine import Cartesian, Geometry, Polar, Sector
+from usdehaze.errors import InputError
+from usdehaze.io.h5 import get_dataset, text
+
+
+def write_geometry(file: h5py.File, geometry: Geometry, frame_times_s: np.ndarray | None) -> None:
+    """Writes the group ``geometry`` and, where known, ``frame_times_s``."""
+    group = file.create_group("geometry")
+    if isinstance(geometry, Polar):
+        group.attrs["kind"] = "polar"
+        group.create_dataset("depths_m", data=geometry.depths_m)
+        group.create_dataset("angles_rad", data=geometry.angles_rad)
+    else:
+        group.attrs["kind"] = "cartesian"
+        group.attrs["origin_m"] = geometry.origin_m
+        group.attrs["found_by"] = geometry.found_by
+        if geometry.spacing_m is not None:
+            group.attrs["spacing_m"] = geometry.spacing_m
+        if geometry.sector is not None:
+            sector = group.create_group("sector")
+            for field in fields(Sector):
+                sector.attrs[field.name] = float(getattr(geometry.sector, field.name))
+    if frame_times_s is not None:
+        file.create_dataset("frame_times_s", data=np.asarray(frame_times_s, dtype=np.float64))
+
+
+def read_geometry(file: h5py.File, path: object) -> Geometry:
+    """Reads the group ``geometry``.
+
+    Raises:
+        InputError: it is missing or not as `write_geometry` writes it.
+    """
+    try:
+        if not isinstance(file.get("geometry", getlink=True), h5py.HardLink):
+            raise ValueError("the group is missing")
+        group = file["geometry"]
+        kind = text(group.attrs["kind"])
+        if kind == "polar":
+            depths_m, angles_rad = (get_dataset(file, f"geometry/{n}", path)[()] for n in ("depths_m", "angles_rad"))
+            for axis in (depths_m, angles_rad):
+                if axis.ndim != 1 or not np.all(np.isfinite(axis)) or np.any(np.diff(axis) <= 0):
+                    raise ValueError("depths and angles must increase")
+            return Polar(depths_m, angles_rad)
+        if kind != "cartesian":
+            raise ValueError(f"unknown kind {kind!r}")
+        sector = None
+        if isinstance(group.get("sector", getlink=True), h5py.HardLink):
+            sector = Sector(**{field.name: float(group["sector"].attrs[field.name]) for field in fields(Sector)})
+        spacing_m = _pair(group.attrs["spacing_m"]) if "spacing_m" in group.attrs else None
+        return Cartesian(spacing_m, _pair(group.attrs["origin_m"]), sector, text(group.attrs["found_by"]))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(path, f"group geometry cannot be used ({error})", advice="write the file again") from error
+
+
+def read_frame_times(file: h5py.File, path: object, n_frames: int) -> np.ndarray | None:
+    """``frame_times_s`` ``(T,)`` float64 in s, or None where the file has none."""
+    if "frame_times_s" not in file:
+        return None
+    times = get_dataset(file, "frame_times_s", path)
+    if times.shape != (n_frames,) or times.dtype.kind != "f":
+        raise InputError(path, f"frame_times_s has shape {times.shape} {times.dtype}", f"({n_frames},) float64")
+    return times[()]
+
+
+def _pair(value: object) -> tuple[float, float]:
+    first, second = (float(v) for v in np.asarray(value).reshape(-1))
+    return first, second

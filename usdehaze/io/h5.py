@@ -1,0 +1,107 @@
+"""Opening HDF5 files that nobody vouches for: no locking, no links out of the file, bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import h5py
+import numpy as np
+
+from usdehaze.errors import InputError
+
+CHUNK_CACHE_BYTES = 256 * 2**20
+MAX_CHUNK_BYTES = 2**30
+MAX_FRAMES_BYTES = 8 * 2**30  # of float32 frames held in memory at once
+MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 : 1
+
+
+@contextmanager
+def open_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+    """Opens an HDF5 file for reading; what the HDF5 library stumbles over becomes an `InputError`."""
+    try:
+        with h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES) as file:
+            yield file
+    except (OSError, RuntimeError, KeyError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice="the file may be cut off or damaged") from (
+            error
+        )
+
+
+def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:
+    """The dataset called ``name``, reached through hard links only and stored in this very file.
+
+    Raises:
+        InputError: there is no such dataset, or its name or its storage leads out of the file.
+    """
+    node: h5py.Group | h5py.Dataset = file
+    for part in name.strip("/").split("/"):
+        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) and part not in ("", ".") else None
+        if link is None:
+            raise InputError(path, f"no dataset {name!r}", advice="see what is in it with: usdehaze info")
+        if isinstance(link, h5py.ExternalLink):
+            raise InputError(path, f"{name!r} is a link into another file, which is not followed")
+        if isinstance(link, h5py.SoftLink):
+            raise InputError(path, f"{name!r} is a soft link", advice=f"name the dataset itself: {link.path}")
+        node = node[part]
+    if not isinstance(node, h5py.Dataset):
+        raise InputError(path, f"{name!r} is not a dataset", advice="see what is in it with: usdehaze info")
+    check_storage(node, path)
+    return node
+
+
+def check_storage(dataset: h5py.Dataset, path: object) -> None:
+    """Refuses what cannot be read safely, before a byte of it is read.
+
+    Raises:
+        InputError: nothing stored, virtual or external storage, a filter that is not installed, sizes that no scan has.
+    """
+    name = str(dataset.name).lstrip("/")
+    if not dataset.shape or 0 in dataset.shape:
+        raise InputError(path, f"dataset {name!r} is empty, shape {dataset.shape}", "frames (T, H, W) or (H, W)")
+    if dataset.is_virtual:
+        raise InputError(path, f"dataset {name!r} is virtual: its data lie in other files, which are not followed")
+    if dataset.external:
+        raise InputError(path, f"dataset {name!r} keeps its data in another file, which is not followed")
+    filters = dataset.id.get_create_plist()
+    for index in range(filters.get_nfilters()):
+        code, _, _, label = filters.get_filter(index)
+        if not h5py.h5z.filter_avail(code):
+            label = label.decode(errors="replace") or "a filter"
+            raise InputError(
+                path,
+                f"dataset {name!r} is compressed with {label} (HDF5 filter {code}), which is not installed",
+                advice="rewrite it with gzip, for instance with h5repack",
+            )
+    declared, stored = int(dataset.size) * dataset.dtype.itemsize, int(dataset.id.get_storage_size())
+    if stored == 0:
+        raise InputError(path, f"dataset {name!r} holds no data: shape {dataset.shape}, but nothing was ever written")
+    chunk = int(np.prod(dataset.chunks, dtype=object)) * dataset.dtype.itemsize if dataset.chunks else 0
+    if chunk > MAX_CHUNK_BYTES or (declared > 64 * 2**20 and declared > MAX_COMPRESSION * stored):
+        raise InputError(
+            path,
+            f"dataset {name!r} declares {declared / 1e9:.3g} GB but stores {stored / 1e9:.3g} GB",
+            "a scan, stored in chunks of at most 1 GB",
+        )
+
+
+def check_memory(shape: tuple[int, int, int], path: object) -> None:
+    """Refuses frames ``(T, H, W)`` that would fill more than `MAX_FRAMES_BYTES` as float32."""
+    n_frames, height, width = shape
+    needed = 4 * n_frames * height * width
+    if needed > MAX_FRAMES_BYTES:
+        raise InputError(
+            path,
+            f"{n_frames} frames of {height} x {width} need {needed / 2**30:.3g} GiB",
+            f"at most {MAX_FRAMES_BYTES / 2**30:g} GiB at once",
+            "take part of them with --frames",
+        )
+
+
+def text(value: object) -> str:
+    """An HDF5 string attribute, whichever way it was stored."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.reshape(-1)[0]
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

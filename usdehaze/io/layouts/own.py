@@ -1,0 +1,65 @@
+"""Files that usdehaze itself wrote: simulations are scans like any other, results are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import h5py
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.geometry_group import read_frame_times, read_geometry
+from usdehaze.io.h5 import get_dataset, text
+from usdehaze.io.layouts.found import Found, frames_of
+
+RESULT_FORMAT = "usdehaze-result"
+SIMULATION_FORMAT = "usdehaze-simulation"
+FORMAT_VERSION = 1
+
+
+def recognise_result(file: h5py.File, path: object, dataset: str | None) -> Found | None:
+    """A result of ``usdehaze process``: read only where a dataset of it is named."""
+    if text(file.attrs.get("format", "")) != RESULT_FORMAT:
+        return None
+    if dataset is None:
+        raise InputError(
+            path,
+            "is a result of usdehaze, not a scan",
+            advice="process the scan it came from, or take its input once more with --dataset input",
+        )
+    return _own(file, path, dataset, "usdehaze result")
+
+
+def recognise_simulation(file: h5py.File, path: object, dataset: str | None) -> Found | None:
+    """A file of ``usdehaze simulate``: its hazy frames, unless another dataset is named."""
+    if text(file.attrs.get("format", "")) != SIMULATION_FORMAT:
+        return None
+    return _own(file, path, dataset or "hazy", "usdehaze simulation")
+
+
+def check_version(file: h5py.File, path: object) -> None:
+    """Refuses files that a later usdehaze wrote in a format this one does not know."""
+    version = file.attrs.get("format_version")
+    if version is None or int(version) != FORMAT_VERSION:
+        found = f"is a {text(file.attrs['format'])} file of format version {version}"
+        raise InputError(path, found, f"version {FORMAT_VERSION}", "read it with the usdehaze that wrote it")
+
+
+def read_dynamic_range(file: h5py.File, path: object) -> float:
+    """The root attribute ``dynamic_range_db``, dB."""
+    value = float(np.asarray(file.attrs.get("dynamic_range_db", np.nan)).reshape(-1)[0])
+    if not (np.isfinite(value) and value > 0):
+        raise InputError(path, f"attribute dynamic_range_db is {value:g}", "a positive number of dB")
+    return value
+
+
+def _own(file: h5py.File, path: object, dataset: str, layout: str) -> Found:
+    check_version(file, path)
+    found = frames_of(get_dataset(file, dataset, path), path, layout)
+    return replace(
+        found,
+        units="dB",
+        dynamic_range_db=read_dynamic_range(file, path),
+        geometry=read_geometry(file, path),
+        frame_times_s=read_frame_times(file, path, found.shape[0]),
+    )

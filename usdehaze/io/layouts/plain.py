@@ -1,0 +1,72 @@
+"""The plain layout: one 2-D or 3-D numeric dataset somewhere in the file, and no word on what it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import h5py
+
+from usdehaze.errors import InputError
+from usdehaze.io.h5 import get_dataset
+from usdehaze.io.layouts.found import MIN_SIDE, Found, frames_of, is_numeric
+
+_LABEL_NAMES = {"label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"}
+
+
+def recognise(file: h5py.File, path: object, dataset: str | None) -> Found | None:
+    """The named dataset, or the only one that could be frames.
+
+    Datasets named like label maps ("label", "mask", ...) are passed over where something else is there.
+
+    Raises:
+        InputError: no candidate, or several of them.
+    """
+    if dataset is not None:
+        return frames_of(get_dataset(file, dataset, path), path, "HDF5 dataset")
+    candidates, others, links = _look_through(file)
+    images = [d for d in candidates if d.rsplit("/", 1)[-1].lower() not in _LABEL_NAMES] or list(candidates)
+    if not images:
+        found = f"no 2-D or 3-D numeric dataset of at least {MIN_SIDE} x {MIN_SIDE}"
+        if others:
+            found += ", only " + _listed(others)
+        if links:
+            found += f"; links are not followed ({', '.join(links[:3])})"
+        raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)")
+    if len(images) > 1:
+        listed = _listed({name: candidates[name] for name in images})
+        raise InputError(
+            path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
+        )
+    found_frames = frames_of(get_dataset(file, images[0], path), path, "HDF5 dataset")
+    passed_over = [name for name in candidates if name != images[0]]
+    if passed_over:
+        note = f"Passed over {', '.join(passed_over)}: named like a label map, not an image."
+        found_frames = replace(found_frames, assumptions=(note,))
+    return found_frames
+
+
+def _look_through(file: h5py.File) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Names and descriptions of candidates and of other datasets, and names of links. Follows hard links only."""
+    candidates: dict[str, str] = {}
+    others: dict[str, str] = {}
+    links: list[str] = []
+
+    def visit(name: str, node: h5py.Group | h5py.Dataset) -> None:
+        if not isinstance(node, h5py.Dataset):
+            return
+        shape = node.shape or ()
+        frame_like = len(shape) in (2, 3) and is_numeric(node.dtype) and (min(shape[-2:]) >= MIN_SIDE or 0 in shape)
+        (candidates if frame_like else others)[name] = f"{shape} {node.dtype}"
+
+    def visit_link(name: str, link: object) -> None:
+        if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
+            links.append(name)
+
+    file.visititems(visit)
+    file.visititems_links(visit_link)
+    return dict(sorted(candidates.items())), dict(sorted(others.items())), sorted(links)
+
+
+def _listed(datasets: dict[str, str], most: int = 8) -> str:
+    shown = [f"{name} {about}" for name, about in list(datasets.items())[:most]]
+    return ", ".join(shown) + (f" and {len(datasets) - most} more" if len(datasets) > most else "")

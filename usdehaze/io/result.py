@@ -1,0 +1,213 @@
+"""Result files ``STEM.dehazed.h5`` and simulation files: written whole or not at all, read back checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+import usdehaze
+from usdehaze.cine import Cine, Source
+from usdehaze.errors import InputError
+from usdehaze.io.atomic import atomic
+from usdehaze.io.geometry_group import read_frame_times, read_geometry, write_geometry
+from usdehaze.io.h5 import check_memory, get_dataset, open_file, text
+from usdehaze.io.layouts.own import (
+    FORMAT_VERSION,
+    RESULT_FORMAT,
+    SIMULATION_FORMAT,
+    check_version,
+    read_dynamic_range,
+)
+
+if TYPE_CHECKING:
+    from usdehaze.dehazer import DehazeResult
+    from usdehaze.simulate import SimulatedCine
+
+_SOURCE_ATTRIBUTES = {
+    "source_name": "name",
+    "source_sha256": "sha256",
+    "source_dataset": "dataset",
+    "source_layout": "layout",
+    "source_units": "units",
+}
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result read from disk.
+
+    Attributes:
+        cine: the input, with geometry, frame times and source as they were when it was processed.
+        tissue, haze: ``(T, H, W)`` float32 dB.
+        std: ``(T, H, W)`` float32 dB, or None for a single posterior sample.
+        attrs: the root attributes: preset, guidance, steps, seed, priors, versions, source_name, ...
+    """
+
+    cine: Cine
+    tissue: np.ndarray
+    haze: np.ndarray
+    std: np.ndarray | None
+    attrs: dict[str, Any]
+
+    @property
+    def input(self) -> np.ndarray:
+        """The frames that were processed, ``(T, H, W)`` float32 dB."""
+        return self.cine.frames
+
+    @property
+    def dynamic_range_db(self) -> float:
+        """dB between full scale and the floor."""
+        return self.cine.dynamic_range_db
+
+
+@dataclass(frozen=True)
+class StoredTruth:
+    """A simulation read from disk.
+
+    Attributes:
+        cine: the hazy frames.
+        tissue, haze: ``(T, H, W)`` float32 dB, the truth.
+        seed: what the simulator was seeded with.
+    """
+
+    cine: Cine
+    tissue: np.ndarray
+    haze: np.ndarray
+    seed: int
+
+
+def write_result(path: str | os.PathLike[str], result: DehazeResult, overwrite: bool = False) -> None:
+    """Writes a result file in the format of the design's contract.
+
+    Datasets ``tissue``, ``haze``, ``input``, with several samples also ``tissue_std``: ``(T, H, W)`` float32 dB on the
+    input's own grid, one chunk a frame, gzip. Root attributes say where it came from and how it was made.
+
+    Raises:
+        InputError: the file exists and ``overwrite`` is False, or it cannot be written.
+    """
+    cine = result.cine
+    arrays = {"tissue": result.tissue, "haze": result.haze, "input": cine.frames}
+    if result.std is not None:
+        arrays["tissue_std"] = result.std
+    attributes: dict[str, Any] = {key: value for key, value in result.settings.items() if value is not None}
+    attributes |= {
+        "format": RESULT_FORMAT,
+        "format_version": FORMAT_VERSION,
+        "usdehaze_version": usdehaze.__version__,
+        "dynamic_range_db": float(cine.dynamic_range_db),
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "assumptions": "\n".join(cine.source.assumptions),
+        "first_frame": cine.source.first_frame,
+    }
+    attributes |= {name: getattr(cine.source, field) for name, field in _SOURCE_ATTRIBUTES.items()}
+    _write(path, arrays, attributes, cine, overwrite)
+
+
+def write_simulation(
+    path: str | os.PathLike[str], simulated: SimulatedCine, seed: int, overwrite: bool = False
+) -> None:
+    """Writes a simulated cine and its truth: datasets ``hazy``, ``tissue``, ``haze``, ``(T, H, W)`` float32 dB.
+
+    Raises:
+        InputError: the file exists and ``overwrite`` is False, or it cannot be written.
+    """
+    arrays = {"hazy": simulated.hazy, "tissue": simulated.tissue, "haze": simulated.haze}
+    cine = Cine(simulated.hazy, simulated.geometry, simulated.dynamic_range_db, simulated.frame_times_s)
+    attributes = {
+        "format": SIMULATION_FORMAT,
+        "format_version": FORMAT_VERSION,
+        "usdehaze_version": usdehaze.__version__,
+        "dynamic_range_db": float(cine.dynamic_range_db),
+        "seed": seed,
+    }
+    _write(path, arrays, attributes, cine, overwrite)
+
+
+def read_result(path: str | os.PathLike[str]) -> StoredResult:
+    """Reads a result file.
+
+    Raises:
+        InputError: it is not one, or it does not hold what a result must hold.
+    """
+    with open_file(path) as file:
+        arrays = _read(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
+        attrs = {key: _plain(value) for key, value in file.attrs.items()}
+        known = {field: str(attrs.get(name, "")) for name, field in _SOURCE_ATTRIBUTES.items()}
+        assumptions = tuple(filter(None, str(attrs.get("assumptions", "")).split("\n")))
+        source = Source(**known, assumptions=assumptions, first_frame=int(attrs.get("first_frame", 0)))
+        cine = _cine(file, path, arrays["input"], source)
+    return StoredResult(cine, arrays["tissue"], arrays["haze"], arrays.get("tissue_std"), attrs)
+
+
+def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
+    """Reads a simulation file.
+
+    Raises:
+        InputError: it is not one, or it does not hold what a simulation must hold.
+    """
+    with open_file(path) as file:
+        arrays = _read(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
+        cine = _cine(file, path, arrays["hazy"], Source(name=os.path.basename(path), layout="usdehaze simulation"))
+        return StoredTruth(cine, arrays["tissue"], arrays["haze"], int(file.attrs.get("seed", 0)))
+
+
+def _write(
+    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], attributes: dict[str, Any], cine: Cine, overwrite: bool
+) -> None:
+    with atomic(path, overwrite) as part, h5py.File(part, "w", locking=False) as file:
+        for key, value in attributes.items():
+            file.attrs[key] = value
+        write_geometry(file, cine.geometry, cine.frame_times_s)
+        for name, array in arrays.items():
+            if array.shape != cine.frames.shape:
+                raise ValueError(f"{name} has shape {array.shape}, the input {cine.frames.shape}")
+            file.create_dataset(
+                name,
+                data=np.asarray(array, dtype=np.float32),
+                chunks=(1, *array.shape[1:]),
+                compression="gzip",
+                compression_opts=4,
+                shuffle=True,
+            ).attrs["units"] = "dB"
+
+
+def _read(
+    file: h5py.File, path: object, expected: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, np.ndarray]:
+    """Frames of one of our own files, all of one shape ``(T, H, W)``, float32 and finite."""
+    if text(file.attrs.get("format", "")) != expected:
+        made_by = {RESULT_FORMAT: "usdehaze process", SIMULATION_FORMAT: "usdehaze simulate"}[expected]
+        raise InputError(path, f"is not a {expected} file", f"a file written by {made_by}")
+    check_version(file, path)
+    arrays: dict[str, np.ndarray] = {}
+    for name in (*names, *(n for n in optional if n in file)):
+        dataset = get_dataset(file, name, path)
+        shape = arrays[names[0]].shape if arrays else dataset.shape
+        if dataset.ndim != 3 or dataset.shape != shape or dataset.dtype != np.float32:
+            wanted = f"{shape} float32" if arrays else "(T, H, W) float32"
+            raise InputError(path, f"dataset {name!r} is {dataset.shape} {dataset.dtype}", wanted)
+        check_memory(dataset.shape, path)
+        arrays[name] = dataset[()]
+        if not np.isfinite(arrays[name]).all():
+            raise InputError(path, f"dataset {name!r} holds values that are not numbers", "finite dB")
+    return arrays
+
+
+def _cine(file: h5py.File, path: object, frames: np.ndarray, source: Source) -> Cine:
+    times = read_frame_times(file, path, len(frames))
+    try:
+        return Cine(frames, read_geometry(file, path), read_dynamic_range(file, path), times, source)
+    except ValueError as error:
+        raise InputError(path, str(error)) from error
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as a plain Python value."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,159 @@
+"""Previews: input, tissue and haze side by side, as a PNG of one frame or a GIF or MP4 of the cine.
+
+The same result gives the same bytes, whenever and wherever it is drawn with the same library versions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from usdehaze.cine import Cine, Polar
+from usdehaze.errors import UsdehazeError
+from usdehaze.io.atomic import atomic
+from usdehaze.signal import db_to_grey
+
+if TYPE_CHECKING:
+    from usdehaze.dehazer import DehazeResult
+    from usdehaze.io.result import StoredResult
+
+KINDS = ("png", "gif", "mp4")
+PANEL_HEIGHT = 384  # rows of a scan-converted panel
+CAPTION_HEIGHT, GAP = 20, 4
+DEFAULT_FRAME_TIME_S = 0.05
+_CAPTIONS = ("input", "tissue", "haze")
+
+
+def check_kind(kind: str) -> None:
+    """Finds out before long work whether a preview of this kind can be drawn.
+
+    Raises:
+        UsdehazeError: no such kind, or MP4 without the extra that writes it.
+    """
+    if kind not in KINDS:
+        raise UsdehazeError(f"preview of kind {kind!r}; expected one of {', '.join(KINDS)}")
+    if kind == "mp4":
+        try:
+            import imageio_ffmpeg  # noqa: F401
+        except ImportError:
+            raise UsdehazeError(
+                'an MP4 preview needs ffmpeg; get it with: pip install "usdehaze[video]", or ask for a GIF'
+            ) from None
+
+
+def write_preview(
+    path: str | os.PathLike[str],
+    result: DehazeResult | StoredResult,
+    kind: str = "png",
+    frame: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Draws a preview of a result.
+
+    Args:
+        path: the image or film to write.
+        result: frames in dB on the input's own grid. Polar frames are scan-converted, others are shown as they are.
+        kind: "png", "gif" or "mp4".
+        frame: which frame a PNG shows; the middle one by default.
+        overwrite: replace a file that exists.
+
+    Raises:
+        UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
+    """
+    check_kind(kind)
+    n_frames = len(result.cine.frames)
+    with atomic(path, overwrite) as part:
+        if kind == "png":
+            Image.fromarray(next(_pictures(result, [n_frames // 2 if frame is None else frame]))).save(part, "PNG")
+        elif kind == "gif":
+            first, *rest = (Image.fromarray(picture) for picture in _pictures(result, range(n_frames)))
+            duration_ms = max(20, round(1000 * _frame_time_s(result.cine)))
+            first.save(part, "GIF", save_all=True, append_images=rest, duration=duration_ms, loop=0, optimize=False)
+        else:
+            _write_mp4(part, _pictures(result, range(n_frames)), 1 / _frame_time_s(result.cine))
+
+
+def side_by_side(panels: list[np.ndarray], captions: tuple[str, ...] = _CAPTIONS) -> np.ndarray:
+    """Panels ``(H, W)`` uint8 in a row under their captions: uint8, both sides even (as video wants them)."""
+    height, width = panels[0].shape
+    full_width = len(panels) * width + (len(panels) - 1) * GAP
+    canvas = Image.new("L", (full_width + full_width % 2, CAPTION_HEIGHT + height + height % 2))
+    draw = ImageDraw.Draw(canvas)
+    for index, (panel, caption) in enumerate(zip(panels, captions, strict=True)):
+        left = index * (width + GAP)
+        canvas.paste(Image.fromarray(panel), (left, CAPTION_HEIGHT))
+        draw.text((left + 4, 3), caption, fill=255, font=ImageFont.load_default(size=12))
+    return np.asarray(canvas)
+
+
+def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT) -> np.ndarray:
+    """A polar frame as the fan that a scanner shows, for the eye alone: bilinear, black outside.
+
+    Args:
+        frame: ``(H, W)`` uint8, rows are depths, columns are angles.
+        geometry: depths in m and angles in rad.
+        height: rows of the picture.
+
+    Returns:
+        ``(height, width)`` uint8 with square pixels.
+    """
+    from scipy.ndimage import map_coordinates
+
+    depths, angles = np.asarray(geometry.depths_m, np.float64), np.asarray(geometry.angles_rad, np.float64)
+    x_edges = [r * np.sin(a) for r in (depths[0], depths[-1]) for a in (angles[0], angles[-1])]
+    x_min, x_max = min(x_edges), max(x_edges)
+    z_min, z_max = depths[0] * np.cos(np.abs(angles).max()), depths[-1]
+    pitch = (z_max - z_min) / (height - 1)
+    width = max(2, round((x_max - x_min) / pitch) + 1)
+    z, x = np.meshgrid(np.linspace(z_min, z_max, height), np.linspace(x_min, x_max, width), indexing="ij")
+    row = np.interp(np.hypot(x, z), depths, np.arange(len(depths)), left=-2, right=-2)
+    column = np.interp(np.arctan2(x, z), angles, np.arange(len(angles)), left=-2, right=-2)
+    picture = map_coordinates(frame.astype(np.float64), [row, column], order=1, mode="constant", cval=0.0)
+    picture[(row < 0) | (column < 0)] = 0
+    return np.rint(picture).astype(np.uint8)
+
+
+def _pictures(result: DehazeResult | StoredResult, indices: range | list[int]) -> Iterator[np.ndarray]:
+    cine = result.cine
+    for index in indices:
+        panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]
+        if isinstance(cine.geometry, Polar):
+            panels = [scan_convert(panel, cine.geometry) for panel in panels]
+        yield side_by_side(panels)
+
+
+def _frame_time_s(cine: Cine) -> float:
+    """Time between frames, s; 1/20 s where the file does not say."""
+    times = cine.frame_times_s
+    if times is None or len(times) < 2:
+        return DEFAULT_FRAME_TIME_S
+    step = float(np.median(np.diff(times)))
+    return step if 0.001 <= step <= 10 else DEFAULT_FRAME_TIME_S
+
+
+def _write_mp4(part: os.PathLike[str], pictures: Iterator[np.ndarray], frames_per_s: float) -> None:
+    import imageio_ffmpeg
+
+    first = next(pictures)
+    writer = imageio_ffmpeg.write_frames(
+        os.fspath(part),
+        (first.shape[1], first.shape[0]),
+        pix_fmt_in="gray",
+        pix_fmt_out="yuv420p",
+        fps=frames_per_s,
+        quality=None,
+        codec="libx264",
+        macro_block_size=2,
+        output_params=["-crf", "18", "-threads", "1", "-movflags", "+faststart", "-fflags", "+bitexact", "-f", "mp4"],
+    )
+    writer.send(None)
+    try:
+        writer.send(np.ascontiguousarray(first))
+        for picture in pictures:
+            writer.send(np.ascontiguousarray(picture))
+    finally:
+        writer.close()
