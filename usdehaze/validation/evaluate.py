@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from usdehaze.errors import InputError
 from usdehaze.validation import metrics
 from usdehaze.validation.regions import Regions
 
@@ -88,7 +85,12 @@ def figure(before: float | None, after: float) -> dict[str, float | None]:
 
 
 def evaluate_cine(
-    name: str, input_db: np.ndarray, tissue_db: np.ndarray, regions: Regions, bins: int | None = None
+    name: str,
+    input_db: np.ndarray,
+    tissue_db: np.ndarray,
+    regions: Regions,
+    bins: int | None = None,
+    first_frame: int = 0,
 ) -> list[dict[str, Any]]:
     """Records of every frame of a cine ``(T, H, W)`` that has both a tissue and a haze region.
 
@@ -97,9 +99,10 @@ def evaluate_cine(
         input_db, tissue_db: ``(T, H, W)`` in dB.
         regions: laid on frames of that shape.
         bins: of gCNR; None for equiprobable ones.
+        first_frame: index in the source of the first frame; records count as the source does.
     """
     return [
-        {"cine": name, "frame": t}
+        {"cine": name, "frame": first_frame + t}
         | frame_metrics(input_db[t], tissue_db[t], regions.mask("tissue", t), regions.mask("haze", t), bins)
         for t in regions.frames()
     ]
@@ -161,31 +164,15 @@ def describe_bins(bins: int | None) -> str:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write JSON under a temporary name and move it into place; what is not finite becomes null (JSON has no NaN).
+    """Write JSON, whole or not at all; what is not finite becomes null (JSON has no NaN).
 
     Raises:
-        InputError: the folder does not exist or cannot be written.
+        InputError: the file cannot be written.
     """
-    path = Path(path)
-    text = json.dumps(_finite(document), indent=1, allow_nan=False, default=str) + "\n"
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text)
-        try:
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink()
-            raise
-    except OSError as error:
-        raise InputError(path, f"cannot be written ({error.strerror})", "a file in a writable folder") from error
+    from usdehaze.io.atomic import atomic
 
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+    with atomic(path, overwrite=True) as part:
+        part.write_text(json.dumps(_finite(document), indent=1, allow_nan=False, default=str) + "\n", encoding="utf-8")
 
 
 def _is_figure(value: Any) -> bool:

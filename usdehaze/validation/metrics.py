@@ -41,7 +41,9 @@ def gcnr(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> float:
     (``zea.metrics.gcnr`` and the DehazingEcho2025 challenge use N = 256). That one depends on grey-level transforms
     and on outliers.
 
-    Both estimators are biased upwards for small regions, the second one much more: see :func:`equiprobable_bins`.
+    Both are biased upwards for small regions that resemble each other, the second one much more (two identical regions
+    of 400 pixels of speckle in dB: about 0.15 and 0.33). Regions that do not overlap at all lose at most the one equiprobable bin
+    that straddles the gap (0.03 at 1,200 pixels).
 
     Args:
         a, b: pixels of the two regions, any monotone scale (dB here).

@@ -8,7 +8,8 @@ Three forms are read (``--roi``):
 * a label image (PNG), 255 = tissue, 128 = haze, the convention of the DehazingEcho2025 challenge;
 * an HDF5 file with one label dataset ``(H, W)`` or ``(T, H, W)``, same values.
 
-Frames are counted from 0 in the result that the regions are laid on.
+Frames are counted as in the source file: a result of ``--frames 4:8`` has the frames 4 to 7. Inside this module, and in
+:class:`Regions`, they are counted from 0 in the result.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ class Regions:
         return [t for t in range(self.shape[0]) if all(self.mask(role, t).any() for role in ROLES)]
 
 
-def read_regions(path: Path, shape: tuple[int, int, int]) -> Regions:
+def read_regions(path: Path, shape: tuple[int, int, int], first_frame: int = 0) -> Regions:
     """Read a file of regions for frames of the given shape.
 
     Args:
         path: JSON, PNG or HDF5, told apart by content.
         shape: ``(T, H, W)`` of the cine.
+        first_frame: index in the source of the first frame of the cine.
 
     Raises:
         InputError: one line that says what is wrong: not readable, none of the three forms, unknown role, a polygon
@@ -88,8 +90,8 @@ def read_regions(path: Path, shape: tuple[int, int, int]) -> Regions:
     elif head == b"\x89HDF\r\n\x1a\n":
         regions = _from_labels(path, _read_hdf5(path, shape), shape)
     else:
-        regions = _from_json(path, shape)
-    return _checked(path, Regions(tuple(regions), shape, path.name))
+        regions = _from_json(path, shape, first_frame)
+    return _checked(path, Regions(tuple(regions), shape, path.name), first_frame)
 
 
 def polygon_mask(polygon: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -116,7 +118,7 @@ def polygon_mask(polygon: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return inside
 
 
-def _from_json(path: Path, shape: tuple[int, int, int]) -> list[Region]:
+def _from_json(path: Path, shape: tuple[int, int, int], first_frame: int) -> list[Region]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -127,10 +129,10 @@ def _from_json(path: Path, shape: tuple[int, int, int]) -> list[Region]:
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
-    return [_region(path, entry, index, shape) for index, entry in enumerate(entries)]
+    return [_region(path, entry, index, shape, first_frame) for index, entry in enumerate(entries)]
 
 
-def _region(path: Path, entry: Any, index: int, shape: tuple[int, int, int]) -> Region:
+def _region(path: Path, entry: Any, index: int, shape: tuple[int, int, int], first_frame: int) -> Region:
     """One entry of the JSON form, checked."""
     if not isinstance(entry, dict):
         raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
@@ -143,12 +145,13 @@ def _region(path: Path, entry: Any, index: int, shape: tuple[int, int, int]) -> 
 
     frames = entry.get("frames")
     if frames is None:
-        frames = list(range(n_frames))
+        frames = list(range(first_frame, first_frame + n_frames))
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
         raise InputError(path, f"{label} has frames {json.dumps(frames)}", "a list of frame indices such as [0, 1]")
     for t in frames:
-        if not 0 <= t < n_frames:
-            raise InputError(path, f"{label} names frame {t}", f"0 to {n_frames - 1}, the frames of the result")
+        if not 0 <= t - first_frame < n_frames:
+            expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
+            raise InputError(path, f"{label} names frame {t}", expected)
 
     try:
         polygon = np.asarray(entry.get("polygon"), dtype=np.float64)
@@ -165,7 +168,7 @@ def _region(path: Path, entry: Any, index: int, shape: tuple[int, int, int]) -> 
     mask = polygon_mask(polygon, (height, width))
     if not mask.any():
         raise InputError(path, f"{label} holds no pixel centre", "a polygon around at least one pixel")
-    return Region(name, role, mask[None], frozenset(frames))
+    return Region(name, role, mask[None], frozenset(t - first_frame for t in frames))
 
 
 def _read_png(path: Path) -> np.ndarray:
@@ -222,7 +225,7 @@ def _from_labels(path: Path, labels: np.ndarray, shape: tuple[int, int, int]) ->
     return regions
 
 
-def _checked(path: Path, regions: Regions) -> Regions:
+def _checked(path: Path, regions: Regions, first_frame: int) -> Regions:
     """Regions that can be compared: both roles there, in one frame at least, and apart from each other."""
     for role in ROLES:
         if not any(region.role == role for region in regions.regions):
@@ -232,5 +235,7 @@ def _checked(path: Path, regions: Regions) -> Regions:
     for t in regions.frames():
         shared = int((regions.mask("tissue", t) & regions.mask("haze", t)).sum())
         if shared:
-            raise InputError(path, f"tissue and haze overlap in {shared} pixels of frame {t}", "regions that are apart")
+            raise InputError(
+                path, f"tissue and haze overlap in {shared} pixels of frame {t + first_frame}", "regions that are apart"
+            )
     return regions

@@ -1,0 +1,127 @@
+"""``usdehaze validate`` from result files to table, JSON, CSV and panels."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from usdehaze.cine import Cartesian, Cine, Source
+from usdehaze.errors import InputError
+from usdehaze.validation.command import run
+
+H, W = 40, 60
+ROIS = {
+    "regions": [
+        {"name": "wall", "role": "tissue", "polygon": [[2, 4], [18, 4], [18, 30], [2, 30]]},
+        {"name": "cavity", "role": "haze", "polygon": [[25, 4], [55, 4], [55, 34], [25, 34]]},
+    ]
+}
+
+
+def result_file(path: Path, source: str = "scan.h5", removed_db: float = 10.0, first_frame: int = 0) -> Path:
+    from usdehaze.io.result import write_result
+
+    rng = np.random.default_rng(3)
+    frames = rng.uniform(-40, -5, (2, H, W)).astype(np.float32)
+    tissue = frames.copy()
+    tissue[:, :, 25:] = np.maximum(tissue[:, :, 25:] - removed_db, -60)
+    cine = Cine(frames, Cartesian(), 60.0, None, Source(name=source, first_frame=first_frame))
+    result = SimpleNamespace(cine=cine, tissue=tissue, haze=frames - 6, std=None, settings={"preset": "fast"})
+    write_result(path, result)
+    return path
+
+
+@pytest.fixture
+def roi(tmp_path: Path) -> Path:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(ROIS))
+    return path
+
+
+def test_gcnr_is_never_printed_without_tissue_ks_and_tissue_shift(tmp_path: Path, roi: Path) -> None:
+    lines: list[str] = []
+    result = result_file(tmp_path / "a.dehazed.h5")
+    assert run([result], True, None, roi, None, None, False, lines.append) == 0
+    names = [line.split()[0] for line in lines[2:-1]]
+    assert names == ["gcnr", "ks_tissue", "tissue_shift_db"]
+    assert "416" in lines[-1]  # 16 x 26 pixels of wall: said to be few
+    everything: list[str] = []
+    run([result], False, None, roi, None, None, False, everything.append)
+    assert any(line.startswith("contrast_db") for line in everything)
+
+
+def test_json_csv_and_panels_hold_the_same_figures(tmp_path: Path, roi: Path) -> None:
+    result = result_file(tmp_path / "a.dehazed.h5")
+    report = tmp_path / "report"
+    assert run([result], True, 64, roi, tmp_path / "m.json", report, True, pytest.fail) == 0
+    document = json.loads((tmp_path / "m.json").read_text())
+    assert json.loads((report / "metrics.json").read_text()) == document
+    assert document["summary"]["haze_shift_db"]["tissue"] == pytest.approx(-10, abs=1e-3)
+    assert document["settings"]["gcnr_bins"] == 64 and document["settings"]["roi"] == "r.json"
+
+    with (report / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    gcnr = [row for row in rows if row["metric"] == "gcnr"]
+    assert [float(row["tissue"]) for row in gcnr] == [frame["gcnr"]["tissue"] for frame in document["frames"]]
+    assert gcnr[0]["pixels_tissue"] == "416" and gcnr[0]["bins"] == "64"
+
+    panels = sorted(path.name for path in report.glob("*.png"))
+    assert panels == ["a.dehazed-frame-000.png", "a.dehazed-frame-001.png"]
+    pixels = np.asarray(Image.open(report / panels[0]))
+    assert pixels.shape == (H + 16, 3 * (W + 2), 3)
+    assert tuple(pixels[16 + 4, 2]) == (64, 224, 96)  # corner of the tissue region, in green
+    grey = pixels[16 + 15, 10]  # inside it: the frame itself
+    assert len(set(grey.tolist())) == 1
+
+
+def test_several_results_are_pooled_by_cine_and_a_bad_one_does_not_stop_them(
+    tmp_path: Path, roi: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [result_file(tmp_path / f"{name}.dehazed.h5") for name in "ab"]
+    bad = tmp_path / "c.dehazed.h5"
+    bad.write_bytes(b"not a result")
+    path = tmp_path / "m.json"
+    assert run([*results, bad], True, None, roi, path, None, True, pytest.fail) == 1
+    assert "c.dehazed.h5" in capsys.readouterr().err
+    document = json.loads(path.read_text())
+    assert document["settings"]["n_cines"] == 2 and document["settings"]["n_frames"] == 4
+    with pytest.raises(InputError, match=r"c\.dehazed\.h5"):
+        run([bad], True, None, roi, None, None, True, pytest.fail)
+
+
+def test_a_folder_of_regions_serves_every_source_by_its_stem(tmp_path: Path) -> None:
+    (tmp_path / "rois").mkdir()
+    (tmp_path / "rois" / "scan-1.rois.json").write_text(json.dumps(ROIS))
+    result = result_file(tmp_path / "renamed.dehazed.h5", source="scan-1.h5")
+    assert run([result], True, None, tmp_path / "rois", None, None, True, pytest.fail) == 0
+    other = result_file(tmp_path / "other.dehazed.h5", source="scan-2.h5")
+    with pytest.raises(InputError, match=r"scan-2\.rois\.json: cannot be read"):
+        run([other], True, None, tmp_path / "rois", None, None, True, pytest.fail)
+
+
+def test_frames_are_counted_as_in_the_source(tmp_path: Path, roi: Path) -> None:
+    document = json.loads(roi.read_text())
+    for region in document["regions"]:
+        region["frames"] = [5]
+    roi.write_text(json.dumps(document))
+    result = result_file(tmp_path / "a.dehazed.h5", first_frame=4)
+    run([result], True, None, roi, tmp_path / "m.json", None, True, pytest.fail)
+    assert [frame["frame"] for frame in json.loads((tmp_path / "m.json").read_text())["frames"]] == [5]
+    with pytest.raises(InputError, match="names frame 5; expected 0 to 1"):
+        run([result_file(tmp_path / "b.dehazed.h5")], True, None, roi, None, None, True, pytest.fail)
+
+
+def test_results_without_regions_say_what_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no regions of interest given; expected --roi FILE"):
+        run([tmp_path / "a.dehazed.h5"], True, None, None, None, None, True, pytest.fail)
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_work(tmp_path: Path, roi: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        run([tmp_path / "missing.dehazed.h5"], True, None, roi, tmp_path, None, True, pytest.fail)

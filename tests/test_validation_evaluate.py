@@ -1,0 +1,93 @@
+"""From frames and regions to the Metrics JSON: the right numbers in the right places."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from usdehaze.validation import metrics
+from usdehaze.validation.evaluate import evaluate_cine, metrics_document, truth_metrics, write_json
+from usdehaze.validation.regions import Region, Regions
+
+T, H, W = 3, 24, 40
+ALL = frozenset(range(T))
+
+
+@pytest.fixture
+def cine() -> tuple[np.ndarray, np.ndarray, Regions]:
+    """Input, output and regions: the output has its haze region lowered by 12 dB in frames 0 and 1, 6 dB in frame 2."""
+    rng = np.random.default_rng(0)
+    frames = rng.uniform(-35, -5, (T, H, W)).astype(np.float32)
+    left, right = np.zeros((2, 1, H, W), dtype=bool)
+    left[0, 4:14, 2:12], right[0, 4:20, 20:38] = True, True
+    output = frames.copy()
+    output[:2, right[0]] -= 12
+    output[2, right[0]] -= 6
+    return frames, output, Regions((Region("wall", "tissue", left, ALL), Region("lv", "haze", right, ALL)), (T, H, W))
+
+
+def test_every_metric_has_its_value_before_and_after(cine: Any) -> None:
+    frames, output, regions = cine
+    document = metrics_document(evaluate_cine("a", frames, output, regions), None)
+    summary, wall, lv = document["summary"], regions.mask("tissue", 0), regions.mask("haze", 0)
+    assert set(summary) >= {"gcnr", "cnr", "contrast_db", "ks_tissue", "ks_haze", "tissue_shift_db", "haze_shift_db"}
+    assert summary["haze_shift_db"]["tissue"] == pytest.approx(-10, abs=1e-4)
+    assert summary["contrast_db"]["delta"] == pytest.approx(10, abs=1e-4)
+    assert summary["tissue_shift_db"]["tissue"] == 0 and summary["ks_tissue"]["tissue"] == 0
+    assert summary["ks_haze"] | {"ci95": 0} == {
+        "input": None,
+        "tissue": pytest.approx(np.mean([metrics.ks(frames[t][lv], output[t][lv]) for t in range(T)])),
+        "delta": None,
+        "ci95": 0,
+    }
+    before = [metrics.gcnr(frames[t][wall], frames[t][lv]) for t in range(T)]
+    after = [metrics.gcnr(output[t][wall], output[t][lv]) for t in range(T)]
+    assert summary["gcnr"]["input"] == pytest.approx(np.mean(before))
+    assert summary["gcnr"]["tissue"] == pytest.approx(np.mean(after))
+    assert summary["gcnr"]["delta"] == pytest.approx(np.mean(after) - np.mean(before))
+    low, high = summary["contrast_db"]["ci95"]
+    assert low == pytest.approx(6, abs=1e-3) and high == pytest.approx(12, abs=1e-3)  # three frames: 12, 12, 6
+
+
+def test_every_figure_has_its_estimator_beside_it(cine: Any) -> None:
+    frames, output, regions = cine
+    for bins, in_frame, in_words in ((None, 37, "equiprobable"), (64, 64, "64 equal bins")):
+        document = metrics_document(evaluate_cine("a", frames, output, regions, bins), bins)
+        frame = document["frames"][0]
+        assert frame["n_pixels"] == {"tissue": 100, "haze": 288}
+        assert frame["gcnr"]["bins"] == (metrics.equiprobable_bins(388) if bins is None else in_frame)
+        assert in_words in document["settings"]["estimators"]["gcnr"]
+        assert set(document["settings"]["estimators"]) == set(document["summary"])
+
+
+def test_frames_of_one_cine_are_one_cluster(cine: Any) -> None:
+    frames, output, regions = cine
+    one = evaluate_cine("a", frames, output, regions)
+    two = evaluate_cine("b", frames, frames - 1, regions, first_frame=5)
+    assert [(r["cine"], r["frame"]) for r in two] == [("b", 5), ("b", 6), ("b", 7)]
+    document = metrics_document(one + two, None)
+    assert document["settings"]["ci95_cluster"] == "cine"
+    low, high = document["summary"]["contrast_db"]["ci95"]
+    assert low == pytest.approx(0, abs=1e-4) and high == pytest.approx(10, abs=1e-4)  # means of b and of a
+    single = metrics_document(one[:1], None)
+    assert single["summary"]["gcnr"]["ci95"] is None  # one frame says nothing about spread
+
+
+def test_psnr_and_ssim_compare_with_the_truth() -> None:
+    truth = np.full((20, 20), -30.0)
+    figures = truth_metrics(truth + 6, truth + 3, truth, 60)
+    assert figures["psnr_db"]["input"] == pytest.approx(20)
+    assert figures["psnr_db"]["delta"] == pytest.approx(20 * math.log10(2))
+    assert figures["ssim"]["input"] < figures["ssim"]["tissue"] < 1
+
+
+def test_json_on_disk_is_strict_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    write_json(path, {"a": math.inf, "b": [np.float32(0.5), math.nan], "n": np.int64(3), "p": Path("x")})
+    assert json.loads(path.read_text()) == {"a": None, "b": [0.5, None], "n": 3, "p": "x"}
+    assert list(tmp_path.iterdir()) == [path]

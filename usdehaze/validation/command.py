@@ -1,0 +1,128 @@
+"""The body of ``usdehaze validate``: metrics of results, or the truth-known benchmark of the installed priors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
+
+
+def run(
+    results: list[Path],
+    gcnr: bool,
+    gcnr_bins: int | None,
+    roi: Path | None,
+    json_path: Path | None,
+    report: Path | None,
+    quiet: bool,
+    echo: Callable[[str], None],
+) -> int:
+    """Measure, print a table, write what was asked for.
+
+    Args:
+        results: result files; none for the benchmark of the installed priors.
+        gcnr: show gCNR with its company (tissue KS, tissue mean shift) instead of every metric; files hold them all.
+        gcnr_bins: equal-width bins for gCNR; None for equiprobable ones.
+        roi: regions of interest for every result, or a folder that holds ``STEM.rois.json`` for each source.
+        json_path: Metrics JSON, replaced if there.
+        report: folder for metrics.json, metrics.csv and PNG panels.
+        quiet: print no table.
+        echo: prints one line.
+
+    Returns:
+        0 when everything was measured, 1 when some results could not be (one line each on stderr).
+
+    Raises:
+        UsdehazeError: nothing could be measured or written; one line.
+    """
+    from usdehaze.io.atomic import check_target
+
+    if results and roi is None:
+        expected = "--roi FILE with a tissue and a haze region (JSON polygons, or a label PNG or HDF5: 255 and 128)"
+        raise InputError(results[0].name, "no regions of interest given", expected)
+    for target in (json_path, report / "metrics.json" if report else None):
+        if target is not None:
+            check_target(target, overwrite=True)
+
+    if results:
+        assert roi is not None
+        document, failed = _measure(results, gcnr_bins, roi, report)
+    else:
+        document, failed = _benchmark(gcnr_bins, quiet), 0
+
+    if not quiet:
+        for line in _table(document, gcnr):
+            echo(line)
+    if json_path is not None:
+        write_json(json_path, document)
+    if report is not None:
+        from usdehaze.validation.report import write_csv
+
+        write_json(report / "metrics.json", document)
+        write_csv(report / "metrics.csv", document)
+    return 1 if failed else 0
+
+
+def _measure(results: list[Path], bins: int | None, roi: Path, report: Path | None) -> tuple[dict[str, Any], int]:
+    """Metrics of result files, and how many of them failed. One bad file never stops the rest."""
+    records: list[dict[str, Any]] = []
+    failed = 0
+    unique = len({path.name for path in results}) == len(results)
+    for path in results:
+        try:
+            records += _measure_one(path, path.name if unique else str(path), bins, roi, report)
+        except UsdehazeError as error:
+            if len(results) == 1:
+                raise
+            print(f"error: {error}", file=sys.stderr)
+            failed += 1
+    if not records:
+        raise InputError(roi, f"none of {len(results)} results could be measured")
+    return metrics_document(records, bins, results=[path.name for path in results], roi=roi.name), failed
+
+
+def _measure_one(path: Path, name: str, bins: int | None, roi: Path, report: Path | None) -> list[dict[str, Any]]:
+    """Records of one result file, with the name it has in them; panels into the report folder."""
+    from usdehaze.io.result import read_result
+    from usdehaze.validation.regions import read_regions
+
+    result = read_result(path)
+    cine = result.cine
+    if roi.is_dir():
+        roi = roi / f"{Path(cine.source.name or path.name.removesuffix('.dehazed.h5')).stem}.rois.json"
+    shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
+    regions = read_regions(roi, shape, cine.source.first_frame)
+    if report is not None:
+        from usdehaze.validation.report import write_panels
+
+        images = {"input": cine.frames, "tissue": result.tissue, "haze": result.haze}
+        write_panels(report, path.name.removesuffix(".h5"), images, cine.dynamic_range_db, regions)
+    return evaluate_cine(name, cine.frames, result.tissue, regions, bins, cine.source.first_frame)
+
+
+def _benchmark(bins: int | None, quiet: bool) -> dict[str, Any]:
+    from usdehaze.validation.benchmark import run_benchmark
+
+    def progress(done: int, total: int) -> None:
+        end = "\n" if done == total else ""
+        print(f"\rbenchmark: scene {done} of {total}", end=end, file=sys.stderr, flush=True)
+
+    return run_benchmark(bins=bins, progress=None if quiet or not sys.stderr.isatty() else progress)
+
+
+def _table(document: dict[str, Any], gcnr: bool) -> list[str]:
+    from usdehaze.validation.report import GCNR_COMPANY, summary_table
+
+    if "others" not in document:
+        return summary_table(document, GCNR_COMPANY if gcnr else None)
+    from usdehaze.validation.benchmark import benchmark_table
+
+    settings = document["settings"]
+    seconds = ", ".join(f"{name} {value:.2f}" for name, value in settings["seconds_per_frame"].items())
+    title = f"{settings['n_frames']} frames of {settings['n_cines']} simulated scenes, truth known, never trained on"
+    lines = [title, *benchmark_table(document), f"seconds a frame: {seconds}"]
+    return lines + [f"  {name}: {text}" for name, text in settings["estimators"].items()]
