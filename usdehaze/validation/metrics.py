@@ -42,8 +42,8 @@ def gcnr(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> float:
     and on outliers.
 
     Both are biased upwards for small regions that resemble each other, the second one much more (two identical regions
-    of 400 pixels of speckle in dB: about 0.15 and 0.33). Regions that do not overlap at all lose at most the one equiprobable bin
-    that straddles the gap (0.03 at 1,200 pixels).
+    of 400 pixels of speckle in dB: about 0.15 and 0.33). Regions that do not overlap at all lose at most the one
+    equiprobable bin that straddles the gap (0.03 at 1,200 pixels).
 
     Args:
         a, b: pixels of the two regions, any monotone scale (dB here).
