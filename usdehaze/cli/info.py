@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from usdehaze.cli.group import SOME_FAILED, common_options, settings_of
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, settings_of
 from usdehaze.cli.options import Number
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def info(ctx: click.Context, file: str, dataset: str | None, dynamic_range_db: f
             click.echo(f"  {label + ':':<15}{value}")
     if Path(file).is_dir():
         settings.say(f"{len(scans)} scans, {failed} of them unreadable")
-    ctx.exit(SOME_FAILED if failed or not scans else 0)
+    ctx.exit(SOME_FAILED if failed else DONE)
 
 
 def describe_file(path: Path, dataset: str | None, dynamic_range_db: float | None) -> list[tuple[str, str]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import SOME_FAILED, Settings, common_options, settings_of
+from usdehaze.cli.group import DONE, SOME_FAILED, Settings, common_options, settings_of
 from usdehaze.cli.options import SEED, BatchSize, Device, FrameRange, Number, read_config
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
@@ -69,7 +72,6 @@ def process(
     A FILE may be a folder: every scan in it, recursively. A scan that fails does not stop the others.
     """
     settings = settings_of(ctx)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # lets the half-written file be removed
     if preview is not None:
         from usdehaze.preview import check_kind
 
@@ -77,12 +79,24 @@ def process(
     jobs = plan_jobs(files, out_dir, preview)
     worker = _Worker(model, settings, overwrite, preview)
     reading = {"dataset": dataset, "dynamic_range_db": dynamic_range_db, "frames": frames}
-    failed = sum(not worker.try_one(job, reading) for job in jobs)
+    with _clean_stop():
+        failed = sum(not worker.try_one(job, reading) for job in jobs)
     if len(jobs) != 1 or Path(files[0]).is_dir():
         settings.say(f"{len(jobs) - failed} scans dehazed, {failed} failed")
-    if not jobs:
-        ctx.fail(f"no scan in {', '.join(files)}")
-    ctx.exit(SOME_FAILED if failed else 0)
+    ctx.exit(SOME_FAILED if failed else DONE)
+
+
+@contextmanager
+def _clean_stop() -> Iterator[None]:
+    """Lets a half-written file be removed when the process is told to end (a batch system's time limit)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Worker:

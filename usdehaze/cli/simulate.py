@@ -23,5 +23,5 @@ def simulate(ctx: click.Context, out: str, n_frames: int, seed: int, overwrite: 
     from usdehaze.io.result import write_simulation
     from usdehaze.simulate import simulate_cine
 
-    write_simulation(out, simulate_cine(n_frames=n_frames, seed=seed), seed, overwrite)
+    write_simulation(out, simulate_cine(n_frames=n_frames, seed=seed), overwrite)
     settings_of(ctx).say(f"{out} ({n_frames} frames, seed {seed})")

@@ -18,9 +18,7 @@ _PATH = click.Path(path_type=Path)
     "--gcnr-bins", type=click.IntRange(2, 100_000), metavar="N", help="Fixed bins; equiprobable bins by default."
 )
 @click.option("--roi", type=_PATH, metavar="FILE", help="Regions of interest: JSON, label image or HDF5 label dataset.")
-@click.option(
-    "--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator, to FILE."
-)
+@click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
 @click.option("--report", type=_PATH, metavar="DIR", help="Write a report to DIR.")
 @common_options
 @click.pass_context

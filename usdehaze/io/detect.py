@@ -23,7 +23,9 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         if not path.exists():
             raise InputError(path, "no such file")
         if path.is_dir():
-            raise InputError(path, "is a folder", "a file")
+            raise InputError(
+                path, "is a folder, not a scan", "a scan, or on the command line a folder that holds scans"
+            )
         if not path.is_file():
             raise InputError(path, "is not a regular file")
         size = path.stat().st_size
@@ -45,11 +47,11 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files as given, folders replaced by every scan in them: recursive, sorted, hidden files and results left out.
 
-    A file given by name is kept whatever it is, so that reading it can say what is wrong.
+    A file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong.
     """
     scans: list[Path] = []
     for path in map(Path, paths):
-        scans.extend(_scans_in(path) if path.is_dir() else [path])
+        scans.extend((path.is_dir() and list(_scans_in(path))) or [path])
     return scans
 
 

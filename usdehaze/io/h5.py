@@ -21,13 +21,22 @@ MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 :
 def open_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """Opens an HDF5 file for reading; what the HDF5 library stumbles over becomes an `InputError`."""
     try:
-        with h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES) as file:
+        with _open(path) as file:
             yield file
     except (OSError, RuntimeError, KeyError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(path, f"cannot be read as HDF5 ({reason})", advice="the file may be cut off or damaged") from (
             error
         )
+
+
+def _open(path: str | os.PathLike[str]) -> h5py.File:
+    try:
+        return h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)
+    except OSError as error:
+        if "locking flag" not in str(error):
+            raise
+    return h5py.File(path, "r", rdcc_nbytes=CHUNK_CACHE_BYTES)  # this very process has it open already, with locking
 
 
 def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:

@@ -108,9 +108,7 @@ def write_result(path: str | os.PathLike[str], result: DehazeResult, overwrite: 
     _write(path, arrays, attributes, cine, overwrite)
 
 
-def write_simulation(
-    path: str | os.PathLike[str], simulated: SimulatedCine, seed: int, overwrite: bool = False
-) -> None:
+def write_simulation(path: str | os.PathLike[str], simulated: SimulatedCine, overwrite: bool = False) -> None:
     """Writes a simulated cine and its truth: datasets ``hazy``, ``tissue``, ``haze``, ``(T, H, W)`` float32 dB.
 
     Raises:
@@ -123,7 +121,7 @@ def write_simulation(
         "format_version": FORMAT_VERSION,
         "usdehaze_version": usdehaze.__version__,
         "dynamic_range_db": float(cine.dynamic_range_db),
-        "seed": seed,
+        "seed": simulated.seed,
     }
     _write(path, arrays, attributes, cine, overwrite)
 

@@ -31,7 +31,7 @@ from usdehaze.io.layouts.found import Found
 UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 FULL_SCALES = (255.0, 4095.0, 65535.0)
-ENVELOPE_VARIATION = 0.35  # halfway between log-compressed speckle (< 0.2) and an envelope's (0.52)
+ENVELOPE_VARIATION = 0.4  # between log-compressed images (0.06 to 0.31 in real ones) and envelopes (about 0.5)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def speckle_variation(frame: np.ndarray) -> float:
     """Standard deviation over mean of speckle, in the brighter half of the ``8 x 8`` blocks that hold no zeros.
 
     An envelope's speckle is multiplicative, 0.52 for Rayleigh statistics however bright the tissue. Log compression
-    makes it additive, 5.6 dB everywhere: 0.1 to 0.2 of a bright block's grey level at the usual dynamic ranges.
+    makes it additive, 5.6 dB everywhere, which is 0.1 to 0.3 of a bright block's grey level at the usual dynamic ranges.
 
     Args:
         frame: ``(H, W)`` float, >= 0.

@@ -28,7 +28,7 @@ def recognise(file: h5py.File, path: object, dataset: str | None) -> Found | Non
     if not images:
         found = f"no 2-D or 3-D numeric dataset of at least {MIN_SIDE} x {MIN_SIDE}"
         if others:
-            found += ", only " + _listed(others)
+            found += ", only " + _listed(others, most=4)
         if links:
             found += f"; links are not followed ({', '.join(links[:3])})"
         raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)")
@@ -46,7 +46,7 @@ def recognise(file: h5py.File, path: object, dataset: str | None) -> Found | Non
 
 
 def _look_through(file: h5py.File) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Names and descriptions of candidates and of other datasets, and names of links. Follows hard links only."""
+    """Shapes of candidates and of other arrays by name, and names of links. Follows hard links only."""
     candidates: dict[str, str] = {}
     others: dict[str, str] = {}
     links: list[str] = []
@@ -56,7 +56,10 @@ def _look_through(file: h5py.File) -> tuple[dict[str, str], dict[str, str], list
             return
         shape = node.shape or ()
         frame_like = len(shape) in (2, 3) and is_numeric(node.dtype) and (min(shape[-2:]) >= MIN_SIDE or 0 in shape)
-        (candidates if frame_like else others)[name] = f"{shape} {node.dtype}"
+        if frame_like:
+            candidates[name] = f"{shape} {node.dtype}"
+        elif len(shape) > 1 and is_numeric(node.dtype):
+            others[name] = f"{shape} {node.dtype}"
 
     def visit_link(name: str, link: object) -> None:
         if isinstance(link, h5py.SoftLink | h5py.ExternalLink):

@@ -1,0 +1,200 @@
+"""Reading scans: what the stored values mean, which dataset, which frames."""
+
+import hashlib
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from _scans import fan_frames, write
+
+import usdehaze as ud
+from usdehaze.cine import Cartesian
+from usdehaze.errors import InputError
+from usdehaze.io.units import speckle_variation
+from usdehaze.signal import log_compress
+
+
+def rayleigh(shape, seed=0):
+    """Envelope of fully developed speckle whose brightness falls by 30 dB from left to right."""
+    rng = np.random.default_rng(seed)
+    iq = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    return np.abs(iq) * np.logspace(0, -1.5, shape[-1])
+
+
+def test_8_bit_frames_span_the_default_dynamic_range_and_say_so(tmp_path):
+    frames = fan_frames()
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"deep/er/cine": frames}))
+    assert np.abs(cine.frames - (frames.astype(float) / 255 - 1) * 60).max() < 1e-4
+    assert (cine.source.dataset, cine.source.units, cine.dynamic_range_db) == ("deep/er/cine", "8-bit", 60)
+    assert "Dynamic range assumed to be 60 dB." in cine.source.assumptions
+
+
+def test_the_dynamic_range_that_was_asked_for_is_no_assumption(tmp_path):
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": fan_frames()}), dynamic_range_db=45)
+    assert cine.dynamic_range_db == 45 and cine.frames.min() == -45
+    assert not any("ynamic range" in sentence for sentence in cine.source.assumptions)
+
+
+def test_a_2d_dataset_is_one_frame(tmp_path):
+    frame = fan_frames(1)[0]
+    assert ud.open_cine(write(tmp_path / "a.h5", {"x": frame})).frames.shape == (1, *frame.shape)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "top", "full_scale"), [("u2", 65535, 65535), ("u2", 4000, 4095), ("i8", 255, 255), ("f4", 255, 255)]
+)
+def test_other_grey_levels_are_scaled_by_the_full_scale_that_holds_them(tmp_path, dtype, top, full_scale):
+    stored = np.rint(fan_frames() / 255.0 * top).astype(dtype)
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    assert cine.source.units == "grey"
+    assert np.abs(cine.frames - (stored / full_scale - 1) * 60).max() < 1e-3
+    assert f"Full scale (0 dB) taken as {full_scale}." in cine.source.assumptions
+
+
+def test_decibels_come_through_untouched_and_minus_infinity_is_the_floor(tmp_path):
+    stored = np.linspace(-59, -1, 2 * 32 * 32).reshape(2, 32, 32).astype(np.float32)
+    stored[0, 3, 4], stored[1, 5, 6] = -np.inf, -75
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    assert cine.source.units == "dB" and cine.dynamic_range_db == 60
+    assert cine.frames[0, 3, 4] == cine.frames[1, 5, 6] == -60
+    inside = stored >= -60
+    assert np.array_equal(cine.frames[inside], stored[inside])
+
+
+def test_decibels_clipped_at_a_floor_tell_their_dynamic_range(tmp_path):
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": log_compress(rayleigh((2, 64, 64)), 45)}))
+    assert cine.dynamic_range_db == 45
+    assert "Dynamic range taken as 45 dB, the floor that the values are clipped at." in cine.source.assumptions
+
+
+def test_an_envelope_is_log_compressed_from_its_largest_value(tmp_path):
+    stored = (rayleigh((3, 64, 64)) * 700).astype(np.float32)
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    assert cine.source.units == "envelope"
+    expected = np.clip(20 * np.log10(stored / stored.max()), -60, 0)
+    assert np.abs(cine.frames - expected).max() < 1e-3
+
+
+def test_full_scale_is_that_of_the_whole_dataset_whichever_frames_are_read(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": (rayleigh((4, 64, 64)) * [[[1]], [[9]], [[2]], [[3]]]).astype(np.float32)})
+    part = ud.open_cine(path, frames=slice(2, None))
+    assert np.array_equal(part.frames, ud.open_cine(path).frames[2:])
+    assert part.source.first_frame == 2
+
+
+@pytest.mark.parametrize("form", ["complex64", "complex128", "ri", "real_imag"])
+def test_iq_becomes_its_envelope_in_db(tmp_path, form):
+    rng = np.random.default_rng(1)
+    iq = rng.normal(size=(2, 32, 32)) + 1j * rng.normal(size=(2, 32, 32))
+    if form.startswith("complex"):
+        stored = iq.astype(form)
+    else:
+        real, imaginary = ("r", "i") if form == "ri" else ("real", "imag")
+        stored = np.empty(iq.shape, dtype=[(real, "f4"), (imaginary, "f4")])
+        stored[real], stored[imaginary] = iq.real, iq.imag
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    assert cine.source.units == "I/Q"
+    expected = np.clip(20 * np.log10(np.abs(iq) / np.abs(iq).max()), -60, 0)
+    assert np.abs(cine.frames - expected).max() < 1e-3
+
+
+def test_speckle_tells_a_normalised_image_from_a_normalised_envelope(tmp_path):
+    envelope = rayleigh((2, 128, 128))
+    envelope = (envelope / envelope.max()).astype(np.float32)
+    image = log_compress(envelope, 60) / 60 + 1
+    as_envelope = ud.open_cine(write(tmp_path / "e.h5", {"x": envelope}))
+    as_image = ud.open_cine(write(tmp_path / "i.h5", {"x": image}))
+    assert (as_envelope.source.units, as_image.source.units) == ("envelope", "grey")
+    assert np.abs(as_envelope.frames - as_image.frames).max() < 1e-3  # both are the same echoes
+    assert any("by their speckle" in sentence for sentence in as_image.source.assumptions)
+
+
+def test_units_override_the_guess(tmp_path):
+    envelope = rayleigh((2, 64, 64))
+    path = write(tmp_path / "a.h5", {"x": (envelope / envelope.max()).astype(np.float32)})
+    cine = ud.open_cine(path, units="grey")
+    assert cine.frames.mean() == pytest.approx(60 * float(np.mean(envelope / envelope.max())) - 60, abs=1e-3)
+    with pytest.raises(InputError, match="units 'volts'; expected one of dB, 8-bit, grey, envelope, I/Q"):
+        ud.open_cine(path, units="volts")
+    with pytest.raises(InputError, match="units I/Q, but the values are float32"):
+        ud.open_cine(path, units="I/Q")
+
+
+def test_decibels_above_full_scale_are_shifted_where_units_say_they_are_decibels(tmp_path):
+    stored = np.linspace(-30, 20, 64 * 64).reshape(1, 64, 64)
+    path = write(tmp_path / "a.h5", {"x": stored})
+    with pytest.raises(InputError, match="both signs, -30 to 20"):
+        ud.open_cine(path)
+    cine = ud.open_cine(path, units="dB")
+    assert (cine.frames.min(), cine.frames.max()) == (-50, 0)
+
+
+def test_speckle_variation_of_rayleigh_speckle_is_its_closed_form():
+    flat = rayleigh((256, 256)) / np.logspace(0, -1.5, 256)
+    assert speckle_variation(flat) == pytest.approx(np.sqrt(4 / np.pi - 1), abs=0.02)
+
+
+def test_label_maps_are_passed_over_but_not_silently(tmp_path):
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"image": fan_frames(), "label": fan_frames()}))
+    assert cine.source.dataset == "image"
+    assert cine.source.assumptions[0] == "Passed over label: named like a label map, not an image."
+
+
+def test_the_source_is_identified_by_its_hash_and_left_as_it_was(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": fan_frames()})
+    before = path.read_bytes()
+    source = ud.open_cine(path).source
+    assert (source.name, source.sha256) == ("a.h5", hashlib.sha256(before).hexdigest())
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_another_program_has_locked_can_be_read(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": fan_frames()})
+    hold = f"import h5py; f = h5py.File({str(path)!r}, 'r+', locking=True); print('held', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        assert ud.open_cine(path).frames.shape[0] == 2
+        holder.communicate("\n")
+
+
+def test_a_file_that_this_program_has_open_can_be_read(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": fan_frames()})
+    with h5py.File(path, "r"):
+        assert ud.open_cine(path).frames.shape[0] == 2
+
+
+def test_without_a_sector_the_frame_is_a_rectangle_and_says_so(tmp_path):
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": log_compress(rayleigh((1, 64, 64)))}))
+    assert cine.geometry == Cartesian(sector=None, found_by="none")
+    assert any("taken as a rectangle" in sentence for sentence in cine.source.assumptions)
+
+
+def test_frames_beyond_the_end_are_cut_and_a_selection_of_nothing_is_refused(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": fan_frames(5)})
+    assert len(ud.open_cine(path, frames=slice(3, 30)).frames) == 2
+    with pytest.raises(InputError, match="no frame in 7:9; expected frames within 0:5"):
+        ud.open_cine(path, frames=slice(7, 9))
+    with pytest.raises(InputError, match="step of 2; expected consecutive"):
+        ud.open_cine(path, frames=slice(0, 4, 2))
+
+
+def test_a_bad_frame_does_not_matter_where_it_is_not_read(tmp_path):
+    stored = -np.abs(np.random.default_rng(0).normal(size=(3, 32, 32)))
+    stored[2, 0, 0] = np.nan
+    path = write(tmp_path / "a.h5", {"x": stored})
+    assert len(ud.open_cine(path, frames=slice(0, 2)).frames) == 2
+    with pytest.raises(InputError, match="frame 2 of dataset 'x' has 1 values that are not numbers"):
+        ud.open_cine(path)
+
+
+def test_real_clips_are_read_with_their_sector(data_dir):
+    cine = ud.open_cine(sorted((data_dir / "echo-haze").glob("*.h5"))[0])
+    assert (cine.source.dataset, cine.source.units, cine.geometry.found_by) == ("cine", "8-bit", "sector finder")
+
+
+def test_real_images_stored_with_labels_are_read_without_asking(data_dir):
+    assert ud.open_cine(sorted((data_dir / "camus").glob("*.h5"))[0]).source.dataset == "image"
