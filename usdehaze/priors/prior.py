@@ -1,0 +1,124 @@
+"""Prior: a denoiser network, what it was trained on, and how it is kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from usdehaze.errors import InputError
+from usdehaze.priors.unet import FastUNet
+
+NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet}
+WEIGHTS = Path(__file__).parent / "weights"
+FORMAT = "usdehaze-prior"
+
+
+class Prior(nn.Module):
+    """What frames of one kind (tissue or haze) look like, as the denoiser ``D(x, sigma)`` of a diffusion model.
+
+    The network is wrapped by the preconditioning of Karras et al. (EDM, 2022, table 1), about the mean of the data, so
+    that it sees and predicts values of unit scale at every noise level.
+
+    Args:
+        network: maps ``(B, 1, depth, angle)`` and ``c_noise (B,)`` to ``(B, 1, depth, angle)``.
+        card: training card; must hold ``kind``, ``name``, ``data_mean``, ``data_std``, ``sigma_min``, ``sigma_max``.
+    """
+
+    def __init__(self, network: nn.Module, card: dict[str, Any]) -> None:
+        super().__init__()
+        self.network = network
+        self.card = card
+        self.sha256 = ""
+
+    @property
+    def name(self) -> str:
+        """Name and hash, as a result file quotes them."""
+        return f"{self.card['name']} sha256:{self.sha256}"
+
+    @property
+    def data_variance(self) -> float:
+        """Variance of a pixel of the training frames about their mean, in squared model units."""
+        return float(self.card["data_std"]) ** 2
+
+    def network_target(self, x0: Tensor, x: Tensor, sigma: Tensor) -> Tensor:
+        """What the network has to predict for its denoiser to return ``x0`` (EDM, equation 8)."""
+        skip, out = self._scales(sigma)
+        mean = self.card["data_mean"]
+        return ((x0 - mean) - skip * (x - mean)) / out
+
+    def predict(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """The network's own output for noisy frames ``x`` at noise level ``sigma`` ``(B, 1, 1, 1)``."""
+        c_in = (sigma**2 + self.data_variance).rsqrt()
+        return self.network(c_in * (x - self.card["data_mean"]), (sigma.log() / 4).flatten())
+
+    def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+        """Expected clean frames given noisy ones.
+
+        Args:
+            x: ``(B, 1, depth, angle)`` clean frames in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma.
+            sigma: noise level, a number or ``(B,)``, in the same units.
+
+        Returns:
+            ``(B, 1, depth, angle)`` float32; the score is ``(D - x) / sigma**2``.
+        """
+        level = torch.as_tensor(sigma, dtype=torch.float32, device=x.device).expand(len(x)).reshape(-1, 1, 1, 1)
+        skip, out = self._scales(level)
+        mean = self.card["data_mean"]
+        return mean + skip * (x - mean) + out * self.predict(x, level).float()
+
+    def _scales(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        total = sigma**2 + self.data_variance
+        return self.data_variance / total, sigma * self.card["data_std"] * total.rsqrt()
+
+    def save(self, path: Path) -> None:
+        """Writes ``path`` (safetensors) and the card beside it (``path`` with suffix ``.json``)."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Half precision on disk: the rounding is far below what 0.01 dB of the denoiser needs, at half the size.
+        weights = {k: v.detach().cpu().half().contiguous() for k, v in self.network.state_dict().items()}
+        save_file(weights, str(path))
+        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        network = {"kind": type(self.network).__name__, **self.network.config}  # type: ignore[dict-item]
+        card = {"format": FORMAT, **self.card, "network": network, "sha256": self.sha256}
+        path.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
+
+    @staticmethod
+    def load(which: str | Path, kind: str) -> Prior:
+        """Reads a prior.
+
+        Args:
+            which: path of a ``.safetensors`` file, or the name of a shipped prior.
+            kind: "tissue" or "haze"; a prior of the other kind is refused.
+
+        Raises:
+            InputError: no such file, a card that is missing or of another kind, weights that do not fit their hash.
+        """
+        path = Path(which)
+        if path.suffix != ".safetensors" and not path.exists():
+            path = WEIGHTS / f"{which}.safetensors"
+        if not path.is_file():
+            shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
+            raise InputError(which, "no such prior", f"a .safetensors file or one of: {shipped or 'none shipped'}")
+        try:
+            card = json.loads(path.with_suffix(".json").read_text())
+            network = dict(card.pop("network"))
+            net = NETWORKS[network.pop("kind")](**network)
+            wrong = card.pop("format") != FORMAT or card["kind"] not in ("tissue", "haze")
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            if wrong or card.pop("sha256") != digest:
+                raise ValueError("card and weights do not belong together")
+            net.load_state_dict({k: v.float() for k, v in load_file(str(path)).items()})
+            prior = Prior(net, card)
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                path.name, f"not a usable prior ({type(error).__name__})", "weights with their .json card"
+            ) from error
+        if card["kind"] != kind:
+            raise InputError(path.name, f"a {card['kind']} prior", f"a {kind} prior")
+        prior.sha256 = digest
+        return prior.eval().requires_grad_(False)

@@ -1,0 +1,176 @@
+"""Tissue: complex beamformed echoes of random cardiac and non-cardiac scenes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from usdehaze.simulate.anatomy import Hearts, leaflet_distance, random_blobs
+from usdehaze.simulate.draw import Draw
+from usdehaze.simulate.speckle import point_spread
+
+OTHER, WALL, CAVITY = 0, 1, 2  # labels
+
+
+def amplitude(level_db: Tensor) -> Tensor:
+    """Amplitude of a level in dB."""
+    return 10.0 ** (level_db / 20)
+
+
+def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
+    return a + (b - a) * share
+
+
+class TissueScene:
+    """A batch of random scenes on the polar grid; every random choice is made here, evaluation is deterministic.
+
+    Args:
+        draw: batch size and randomness.
+        n_depth, n_angle: polar grid.
+        dynamic_range_db: levels are drawn relative to the floor ``-dynamic_range_db``.
+        cardiac: probability that a scene is a heart.
+
+    Attributes:
+        half_angle: ``(batch, 1, 1)`` half the opening angle of the fan, rad.
+        x, z: ``(batch, depth, angle)`` where each grid point lies, in units of the imaging depth.
+    """
+
+    def __init__(
+        self, draw: Draw, n_depth: int = 128, n_angle: int = 128, dynamic_range_db: float = 60.0, cardiac: float = 0.8
+    ) -> None:
+        self.shape, floor = (n_depth, n_angle), -dynamic_range_db
+        self.cardiac = draw.chance(cardiac)
+        linear = (1 - self.cardiac) * draw.chance(0.4)
+        self.half_angle = draw.uniform(0.45, 0.85)
+        first = draw.uniform(0.0, 0.06)
+        self.r = first + (1 - first) * torch.linspace(0, 1, n_depth, device=draw.device)[None, :, None]
+        beam = torch.linspace(-1, 1, n_angle, device=draw.device)[None, None, :]
+        theta = beam * self.half_angle
+        width = draw.uniform(0.2, 0.6)
+        self.x = _mix(self.r * theta.sin(), beam * width, linear)
+        self.z = _mix(self.r * theta.cos(), self.r.expand(-1, -1, n_angle), linear)
+
+        self.hearts, self.blobs = Hearts.random(draw), random_blobs(draw, 6)
+        # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
+        self.wall_db = draw.uniform(-32, -12)
+        self.around_db = self.wall_db + draw.uniform(-26, 5)
+        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 14))
+        self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
+        self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
+        self.rim_db = self.wall_db[:, None] + draw.uniform(0, 18, 2)
+        self.rim_width = draw.uniform(0.004, 0.016, 2)
+        self.rim_power, self.rim_floor = draw.uniform(1, 6, 2), draw.uniform(0.0, 0.4, 2)
+        self.dropout_db = draw.uniform(0, 16)
+        self.edge = draw.uniform(0.003, 0.012)
+        walls = torch.ones(4, device=draw.device)
+        walls[1:] = 0.5
+        self.chamber_wall = self.hearts.wall[:, None] * walls[None, :, None, None]
+
+        # Texture: slow changes of echogenicity in every tissue, layers where there is no heart, sparse bright grains.
+        slow = draw.smooth(n_depth, n_angle, 5, 5) * draw.uniform(1, 6) + draw.smooth(
+            n_depth, n_angle, 16, 12
+        ) * draw.uniform(0, 4)
+        layers = torch.tanh(3 * draw.smooth(n_depth, n_angle, 14, 1)) * draw.uniform(2, 12)
+        self.texture_db = slow + layers * (1 - 0.7 * self.cardiac)
+        grains = draw.smooth(n_depth, n_angle, n_depth // 2, n_angle // 3)
+        self.grains_db = draw.uniform(0, 5) * grains.clamp(-2, 3)
+        self.gain_db = self._gain(draw, beam)
+        near = draw.uniform(0.02, 0.12)
+        bands = torch.sin(self.r * draw.uniform(60, 300) + draw.uniform(0, 6.3)) + 0.5 * draw.smooth(
+            n_depth, n_angle, 24, 3
+        )
+        self.near_share = torch.sigmoid((near - self.r) / 0.008) * draw.chance(0.75)
+        self.near_db = draw.uniform(-32, -6) + 8 * bands
+        self.axial_px, self.lateral_px = draw.uniform(0.5, 1.5), draw.uniform(0.7, 3.2)
+        self.defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
+        self.noise_db = floor + draw.uniform(-22, 5) + draw.uniform(0, 18) * self.r
+        self.scatterers, self.electronics = draw.white(n_depth, n_angle), draw.white(n_depth, n_angle)
+
+    def _gain(self, draw: Draw, beam: Tensor) -> Tensor:
+        """Time-gain error, attenuation, beams lost at the sides, and shadows behind ribs, in dB."""
+        gain = draw.uniform(-14, 4) * self.r + draw.uniform(0, 4) * draw.smooth(self.shape[0], 1, 6, 1)
+        side = draw.uniform(0.7, 1.3)
+        gain = gain - draw.uniform(0, 25) * torch.sigmoid((beam.abs() - side) / 0.06)
+        for _ in range(2):
+            centre, half = draw.uniform(-1.1, 1.1), draw.uniform(0.03, 0.25)
+            dark = torch.sigmoid((half - (beam - centre).abs()) / 0.03) * torch.sigmoid(
+                (self.r - draw.uniform(0.03, 0.4)) / 0.02
+            )
+            gain = gain - draw.chance(0.25) * draw.uniform(8, 40) * dark
+        return gain
+
+    def _rim(self, distance: Tensor, cosine: Tensor, k: int) -> Tensor:
+        """Amplitude of a specular interface: brightest where the beam meets it head on."""
+        width = self.rim_width[:, k]
+        facing = _mix(self.rim_floor[:, k], torch.ones_like(width), cosine.abs() ** self.rim_power[:, k])
+        return amplitude(self.rim_db[:, k]) * torch.exp(-0.5 * (distance / width) ** 2) * facing
+
+    def evaluate(self, x: Tensor, z: Tensor, scatterers: Tensor, electronics: Tensor) -> tuple[Tensor, Tensor]:
+        """Echoes of the scene as it lies at the points ``(x, z)``.
+
+        Args:
+            x, z: ``(batch, depth, angle)`` material coordinates of the grid points.
+            scatterers, electronics: ``(batch, depth, angle)`` complex white noise.
+
+        Returns:
+            I/Q ``(batch, depth, angle)`` complex, 0 dB = amplitude 1, and labels uint8 of the same shape.
+        """
+        shapes = self.hearts.chambers.distance(x, z)
+        papillary = self.hearts.papillary.distance(x, z).amin(1)
+        inner = torch.maximum(shapes.amin(1), -papillary)
+        outer = (shapes - self.chamber_wall).amin(1)
+        leaflet = leaflet_distance(self.hearts.leaflets, x, z)
+        step = self.r[:, 1:2] - self.r[:, :1]
+        cos_inner, cos_outer = (torch.gradient(d, dim=1)[0].div(step).clamp(-1, 1) for d in (inner, outer))
+
+        heart = self.around_db + self.texture_db
+        wall = self.wall_db + 0.5 * self.texture_db - self.dropout_db * (1 - cos_inner.abs())
+        heart = _mix(heart, wall, torch.sigmoid(-outer / self.edge))
+        heart = _mix(heart, self.cavity_db, torch.sigmoid(-inner / self.edge))
+        heart = _mix(heart, self.leaflet_db, torch.sigmoid(-leaflet / 0.004))
+        blobs = self.blobs.distance(x, z)
+        organ = self.wall_db + self.texture_db
+        for k in range(blobs.shape[1]):
+            organ = organ + self.blob_db[:, k] * torch.sigmoid(-blobs[:, k] / self.edge)
+        level = _mix(organ, heart, self.cardiac)
+        level = _mix(level, self.near_db, self.near_share) + self.grains_db
+        rims = self.cardiac * (self._rim(inner, cos_inner, 0) + self._rim(outer, cos_outer, 1))
+        rims = rims + (1 - self.cardiac) * self._rim(
+            blobs.amin(1), torch.gradient(blobs.amin(1), dim=1)[0].div(step).clamp(-1, 1), 0
+        )
+        strength = (amplitude(level) + rims * (1 - self.near_share)) * amplitude(self.gain_db)
+
+        iq = point_spread(strength * scatterers, self.axial_px, self.lateral_px, self.defocus)
+        iq = iq + amplitude(self.noise_db) * point_spread(electronics, 0.7 * self.axial_px, 0.5 * self.lateral_px)
+        labels = torch.zeros(inner.shape, dtype=torch.uint8, device=inner.device)
+        solid = (outer < -2 * self.edge) & (inner > 2 * self.edge) & (self.cardiac > 0) & (self.near_share < 0.1)
+        fluid = (inner < -3 * self.edge) & (leaflet > 0.02) & (self.cardiac > 0) & (self.near_share < 0.1)
+        labels[solid], labels[fluid] = WALL, CAVITY
+        return iq, labels
+
+    def still(self) -> tuple[Tensor, Tensor]:
+        """The scene at rest: I/Q and labels, as :meth:`evaluate` gives them."""
+        return self.evaluate(self.x, self.z, self.scatterers, self.electronics)
+
+    def moved(self, squeeze: float, shift: tuple[float, float], electronics: Tensor) -> tuple[Tensor, Tensor]:
+        """The scene with its heart squeezed towards the first chamber's centre and shifted; scatterers move along.
+
+        Args:
+            squeeze: fraction by which the heart has shrunk at its centre, about -0.05 to 0.3.
+            shift: (x, z) translation in units of the imaging depth.
+            electronics: fresh thermal noise for this frame.
+        """
+        cx, cz = self.hearts.chambers.x[:, 0], self.hearts.chambers.z[:, 0]
+        near = torch.exp(-((self.x - cx) ** 2 + (self.z - cz) ** 2) / 0.35**2)
+        x = self.x + near * (squeeze * (self.x - cx) - shift[0])
+        z = self.z + near * (squeeze * (self.z - cz) - shift[1])
+        # Scatterers sit in the material: read them where the material came from, in polar grid units.
+        radius, angle = torch.hypot(x, z), torch.atan2(x, z)
+        first, last = self.r[:, :1], self.r[:, -1:]
+        grid = torch.stack([angle / self.half_angle, 2 * (radius - first) / (last - first) - 1], dim=-1)
+        parts = torch.stack([self.scatterers.real, self.scatterers.imag], dim=1)
+        parts = F.grid_sample(parts, grid, mode="bilinear", padding_mode="reflection", align_corners=True)
+        power = parts.square().sum(1, keepdim=True).mean((2, 3), keepdim=True)
+        parts = parts / power.sqrt()  # bilinear reading averages neighbours: give back the power that it took
+        return self.evaluate(x, z, torch.complex(parts[:, 0].contiguous(), parts[:, 1].contiguous()), electronics)
