@@ -84,7 +84,7 @@ class Hearts:
             draw.chance(0.9, 4), torch.eye(4, device=draw.device)[:1].reshape(1, 4, 1, 1)
         )
         scale, turn = draw.uniform(0.75, 1.3, 1), draw.normal(0.22, 1)
-        a = a * scale * torch.exp(draw.normal(0.2, 4)) * present
+        a = a * scale * torch.exp(0.15 + draw.normal(0.22, 4)) * present
         b = b * scale * torch.exp(draw.normal(0.15, 4))
         cx, cz = cx + draw.normal(0.02, 4), cz - 0.5 + draw.normal(0.02, 4)
         cx, cz = rotate(cx * scale, cz * scale, -turn)
@@ -106,7 +106,7 @@ class Hearts:
             draw.uniform(-1.5, 1.5, n),
             0.1,
         )
-        return Hearts(chambers, papillary, draw.uniform(0.025, 0.09), _leaflets(draw, chambers))
+        return Hearts(chambers, papillary, draw.uniform(0.012, 0.075), _leaflets(draw, chambers))
 
 
 def _leaflets(draw: Draw, chambers: Ellipses) -> Tensor:

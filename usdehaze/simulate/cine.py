@@ -96,7 +96,7 @@ def simulate_cine(
 
 def _scanner(draw: Draw, frames_db: Tensor, dynamic_range_db: float) -> Tensor:
     """What a scanner does after log compression: smoothing, grey-level curve, reject. Returns values in [0, 1]."""
-    u = 1 + smooth_db(frames_db, draw.uniform(0.2, 1.2)) / dynamic_range_db
+    u = 1 + smooth_db(frames_db, draw.uniform(0.35, 1.1)) / dynamic_range_db
     reject = draw.chance(0.5) * draw.uniform(0.0, 0.2)
     u = ((u - reject) / (1 - reject)).clamp(0, 1)
     return u ** torch.exp(draw.uniform(-0.35, 0.35))

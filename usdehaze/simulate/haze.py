@@ -55,7 +55,7 @@ class HazeScene:
         close = torch.sigmoid((draw.uniform(0.02, 0.1) - r) / 0.01)
         power = power * 10 ** (draw.chance(0.5) * draw.uniform(0, 12) * close / 10)
         self.amplitude = power.sqrt()
-        self.axial_px, self.lateral_px = draw.uniform(0.6, 2.5), draw.uniform(0.9, 6.0)
+        self.axial_px, self.lateral_px = draw.uniform(0.4, 2.2), draw.uniform(0.5, 5.0)
         self.draw, self.shape = draw, shape
 
     def speckle(self) -> Tensor:

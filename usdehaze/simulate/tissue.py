@@ -53,8 +53,8 @@ class TissueScene:
 
         self.hearts, self.blobs = Hearts.random(draw), random_blobs(draw, 6)
         # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
-        self.wall_db = draw.uniform(-32, -12)
-        self.around_db = self.wall_db + draw.uniform(-26, 5)
+        self.wall_db = draw.uniform(-38, -12)
+        self.around_db = self.wall_db + draw.uniform(-34, 4)
         self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 14))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
@@ -68,12 +68,18 @@ class TissueScene:
         self.chamber_wall = self.hearts.wall[:, None] * walls[None, :, None, None]
 
         # Texture: slow changes of echogenicity in every tissue, layers where there is no heart, sparse bright grains.
-        slow = draw.smooth(n_depth, n_angle, 5, 5) * draw.uniform(1, 6) + draw.smooth(
+        slow = draw.smooth(n_depth, n_angle, 5, 5) * draw.uniform(1, 8) + draw.smooth(
             n_depth, n_angle, 16, 12
         ) * draw.uniform(0, 4)
         layers = torch.tanh(3 * draw.smooth(n_depth, n_angle, 14, 1)) * draw.uniform(2, 12)
         self.texture_db = slow + layers * (1 - 0.7 * self.cardiac)
         grains = draw.smooth(n_depth, n_angle, n_depth // 2, n_angle // 3)
+        # Nothing alive is a clean ellipse: everything is bent a little, on two scales.
+        self.bend = [
+            draw.uniform(0.0, 0.03) * draw.smooth(n_depth, n_angle, 5, 5)
+            + draw.uniform(0.0, 0.008) * draw.smooth(n_depth, n_angle, 20, 14)
+            for _ in range(2)
+        ]
         self.grains_db = draw.uniform(0, 5) * grains.clamp(-2, 3)
         self.gain_db = self._gain(draw, beam)
         near = draw.uniform(0.02, 0.12)
@@ -82,7 +88,7 @@ class TissueScene:
         )
         self.near_share = torch.sigmoid((near - self.r) / 0.008) * draw.chance(0.75)
         self.near_db = draw.uniform(-32, -6) + 8 * bands
-        self.axial_px, self.lateral_px = draw.uniform(0.5, 1.5), draw.uniform(0.7, 3.2)
+        self.axial_px, self.lateral_px = draw.uniform(0.35, 1.1), draw.uniform(0.4, 2.4)
         self.defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
         self.noise_db = floor + draw.uniform(-22, 5) + draw.uniform(0, 18) * self.r
         self.scatterers, self.electronics = draw.white(n_depth, n_angle), draw.white(n_depth, n_angle)
@@ -116,6 +122,7 @@ class TissueScene:
         Returns:
             I/Q ``(batch, depth, angle)`` complex, 0 dB = amplitude 1, and labels uint8 of the same shape.
         """
+        x, z = x + self.bend[0], z + self.bend[1]
         shapes = self.hearts.chambers.distance(x, z)
         papillary = self.hearts.papillary.distance(x, z).amin(1)
         inner = torch.maximum(shapes.amin(1), -papillary)
@@ -125,7 +132,7 @@ class TissueScene:
         cos_inner, cos_outer = (torch.gradient(d, dim=1)[0].div(step).clamp(-1, 1) for d in (inner, outer))
 
         heart = self.around_db + self.texture_db
-        wall = self.wall_db + 0.5 * self.texture_db - self.dropout_db * (1 - cos_inner.abs())
+        wall = self.wall_db + 0.8 * self.texture_db - self.dropout_db * (1 - cos_inner.abs())
         heart = _mix(heart, wall, torch.sigmoid(-outer / self.edge))
         heart = _mix(heart, self.cavity_db, torch.sigmoid(-inner / self.edge))
         heart = _mix(heart, self.leaflet_db, torch.sigmoid(-leaflet / 0.004))
