@@ -36,7 +36,7 @@ demo: $(STAMP)
 	@echo
 	@echo "hazy scan, with its true tissue and haze:  demo/scan.h5"
 	@echo "result (tissue, haze, input):              demo/scan.dehazed.h5"
-	@echo "preview (input, tissue, haze):             $$(ls demo/*.png)"
+	@echo "preview (input, tissue, haze):             demo/scan.dehazed.png"
 
 test: lint
 	$(BIN)/python -m pytest

@@ -49,7 +49,7 @@ def test_gcnr_is_never_printed_without_tissue_ks_and_tissue_shift(tmp_path: Path
     result = result_file(tmp_path / "a.dehazed.h5")
     assert run([result], True, None, roi, None, None, False, lines.append) == 0
     names = [line.split()[0] for line in lines[2:-1]]
-    assert names == ["gcnr", "ks_tissue", "tissue_shift_db"]
+    assert names == ["gcnr", "ks_tissue", "ks_haze", "tissue_shift_db"]
     assert "416" in lines[-1]  # 16 x 26 pixels of wall: said to be few
     everything: list[str] = []
     run([result], False, None, roi, None, None, False, everything.append)

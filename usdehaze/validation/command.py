@@ -25,7 +25,7 @@ def run(
 
     Args:
         results: result files; none for the benchmark of the installed priors.
-        gcnr: show gCNR with its company (tissue KS, tissue mean shift) instead of every metric; files hold them all.
+        gcnr: show gCNR with its company (KS of both regions, tissue mean shift) instead of every metric; files hold them all.
         gcnr_bins: equal-width bins for gCNR; None for equiprobable ones.
         roi: regions of interest for every result, or a folder that holds ``STEM.rois.json`` for each source.
         json_path: Metrics JSON, replaced if there.
@@ -78,7 +78,7 @@ def _measure(results: list[Path], bins: int | None, roi: Path, report: Path | No
         except UsdehazeError as error:
             if len(results) == 1:
                 raise
-            print(f"error: {error}", file=sys.stderr)
+            print(f"usdehaze: {error}", file=sys.stderr)
             failed += 1
     if not records:
         raise InputError(roi, f"none of {len(results)} results could be measured")

@@ -120,7 +120,7 @@ def polygon_mask(polygon: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 def _from_json(path: Path, shape: tuple[int, int, int], first_frame: int) -> list[Region]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(path, "neither JSON, PNG nor HDF5", "a file of regions") from error
     except json.JSONDecodeError as error:
@@ -155,7 +155,7 @@ def _region(path: Path, entry: Any, index: int, shape: tuple[int, int, int], fir
 
     try:
         polygon = np.asarray(entry.get("polygon"), dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         polygon = np.empty(0)
     if polygon.ndim != 2 or polygon.shape[1] != 2 or not np.isfinite(polygon).all():
         raise InputError(path, f"{label} has no usable polygon", "a list of points [[x, y], ...] in pixels")
@@ -178,7 +178,7 @@ def _read_png(path: Path) -> np.ndarray:
     try:
         with Image.open(path) as image:
             return np.asarray(image if image.mode.startswith("I") else image.convert("L"))[None]
-    except (OSError, SyntaxError) as error:
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from error
 
 

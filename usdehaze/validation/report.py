@@ -15,7 +15,7 @@ from usdehaze.validation.regions import Regions
 
 COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange: apart for the colour-blind, too
 CAPTION_HEIGHT = 16
-GCNR_COMPANY = ("gcnr", "ks_tissue", "tissue_shift_db")  # gCNR can be gamed by blackening a chamber: never alone
+GCNR_COMPANY = ("gcnr", "ks_tissue", "ks_haze", "tissue_shift_db")  # gCNR can be gamed by blackening a chamber: never alone
 FEW_PIXELS = 1000
 
 
@@ -29,7 +29,7 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
     settings = document["settings"]
     counts = ", ".join(f"{role} {low} to {high}" for role, (low, high) in settings["n_pixels_range"].items())
     lines = [
-        f"{settings['n_frames']} frames of {settings['n_cines']} cines; pixels a region: {counts}",
+        f"frames: {settings['n_frames']}, cines: {settings['n_cines']}; pixels in a frame's regions: {counts}",
         f"{'':<16}{'input':>10}{'tissue':>10}{'delta':>10}{'95 % interval':>20}  estimator",
     ]
     for name, entry in document["summary"].items():
