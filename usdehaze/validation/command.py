@@ -25,7 +25,7 @@ def run(
 
     Args:
         results: result files; none for the benchmark of the installed priors.
-        gcnr: show gCNR with its company (KS of both regions, tissue mean shift) instead of every metric; files hold them all.
+        gcnr: show gCNR with its company (KS of both regions, tissue mean shift) only; files hold every metric.
         gcnr_bins: equal-width bins for gCNR; None for equiprobable ones.
         roi: regions of interest for every result, or a folder that holds ``STEM.rois.json`` for each source.
         json_path: Metrics JSON, replaced if there.

@@ -15,7 +15,8 @@ from usdehaze.validation.regions import Regions
 
 COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange: apart for the colour-blind, too
 CAPTION_HEIGHT = 16
-GCNR_COMPANY = ("gcnr", "ks_tissue", "ks_haze", "tissue_shift_db")  # gCNR can be gamed by blackening a chamber: never alone
+# gCNR can be gamed by blackening a chamber: it is never shown alone.
+GCNR_COMPANY = ("gcnr", "ks_tissue", "ks_haze", "tissue_shift_db")
 FEW_PIXELS = 1000
 
 
