@@ -15,7 +15,7 @@ from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
 from usdehaze.errors import InputError
 from usdehaze.io import open_cine, read_result, read_truth, write_result, write_simulation
 
-SECTOR = Cartesian((2e-4, 3e-4), (0.001, -0.02), Sector(31.3, -2.7, 1 / 3, 60.1, -0.6, 0.61, 2 / 3), "sector finder")
+SECTOR = Cartesian((2e-4, 3e-4), (0.001, -0.02), Sector(31.3, -2.6, 1 / 3, 60.1, -0.6, 0.61, 2 / 3), "sector finder")
 POLAR = Polar(np.linspace(0.005, 0.15, 16), np.linspace(-0.65, 0.65, 12, dtype=np.float32))
 SETTINGS = {
     "preset": "fast",
@@ -150,7 +150,7 @@ def test_missing_folders_are_made(tmp_path):
 def test_a_result_is_not_taken_for_a_scan_but_its_input_can_be(tmp_path):
     path, result = tmp_path / "r.h5", a_result()
     write_result(path, result)
-    with pytest.raises(InputError, match="is a result of usdehaze, not a scan; .*--dataset input"):
+    with pytest.raises(InputError, match=r"is a result of usdehaze, not a scan; .*--dataset input"):
         open_cine(path)
     again = open_cine(path, dataset="input")
     assert np.array_equal(again.frames, result.cine.frames) and again.geometry == SECTOR

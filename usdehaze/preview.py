@@ -38,8 +38,10 @@ def check_kind(kind: str) -> None:
         raise UsdehazeError(f"preview of kind {kind!r}; expected one of {', '.join(KINDS)}")
     if kind == "mp4":
         try:
-            import imageio_ffmpeg  # noqa: F401
-        except ImportError:
+            import imageio_ffmpeg
+
+            imageio_ffmpeg.get_ffmpeg_exe()
+        except (ImportError, RuntimeError):
             raise UsdehazeError(
                 'an MP4 preview needs ffmpeg; get it with: pip install "usdehaze[video]", or ask for a GIF'
             ) from None
@@ -155,5 +157,8 @@ def _write_mp4(part: os.PathLike[str], pictures: Iterator[np.ndarray], frames_pe
         writer.send(np.ascontiguousarray(first))
         for picture in pictures:
             writer.send(np.ascontiguousarray(picture))
+        writer.close()  # waits for ffmpeg to finish
+    except OSError as error:  # a broken pipe: ffmpeg gave up
+        raise UsdehazeError("ffmpeg could not write the MP4 preview; ask for a GIF or PNG") from error
     finally:
         writer.close()

@@ -19,7 +19,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-@click.group(cls=UsdehazeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("usdehaze", cls=UsdehazeGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version.")
 @common_options
 def main() -> None:

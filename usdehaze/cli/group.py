@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 
 DONE, SOME_FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -27,22 +27,26 @@ class Settings:
         if not self.quiet:
             click.echo(printable(message))
 
-    def report(self, error: Exception) -> None:
-        """One line on stderr; with ``--debug`` the traceback before it."""
+    def report(self, error: Exception, scan: object = None) -> None:
+        """One line on stderr, which names the scan at fault; with ``--debug`` the traceback before it."""
         if self.debug:
             import traceback
 
             traceback.print_exception(error, file=sys.stderr)
-        complain(describe(error))
+        complain(describe(error, scan))
 
 
-def describe(error: Exception) -> str:
+def describe(error: Exception, scan: object = None) -> str:
     """What is wrong, in one line."""
-    if isinstance(error, UsdehazeError):
+    if isinstance(error, InputError):  # names what is at fault itself
         return str(error)
-    if isinstance(error, MemoryError):
-        return "not enough memory; take part of the frames with --frames"
-    return f"unexpected {type(error).__name__}: {error}; see where with --debug"
+    if isinstance(error, UsdehazeError):
+        message = str(error)
+    elif isinstance(error, MemoryError):
+        message = "not enough memory; take part of the frames with --frames"
+    else:
+        message = f"unexpected {type(error).__name__}: {error}; see where with --debug"
+    return message if scan is None else f"{scan}: {message}"
 
 
 def complain(message: str) -> None:
@@ -86,6 +90,7 @@ class UsdehazeGroup(click.Group):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         run: Callable[..., Any] = super().main
+        extra.setdefault("prog_name", self.name)
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         try:

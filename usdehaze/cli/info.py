@@ -36,7 +36,7 @@ def info(ctx: click.Context, file: str, dataset: str | None, dynamic_range_db: f
         try:
             lines = describe_file(scan, dataset, dynamic_range_db)
         except Exception as error:
-            settings.report(error)
+            settings.report(error, scan)
             failed += 1
             continue
         click.echo(str(scan))

@@ -19,6 +19,7 @@ from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 
 if TYPE_CHECKING:
+    from usdehaze.cine import Cine
     from usdehaze.dehazer import Dehazer
 
 GUIDANCE = ("pigdm", "dps", "projection", "proximal")
@@ -107,28 +108,46 @@ class _Worker:
         self.dehazer: Dehazer | None = None
 
     def try_one(self, job: Job, reading: dict[str, Any]) -> bool:
-        """True when the job's files are written; else the error has been reported."""
+        """True when the job's files are written; else the error has been reported.
+
+        Priors that cannot be loaded are no fault of the scan: that error is raised, and ends the run.
+        """
         try:
-            self._one(job, reading)
+            cine = self._open(job, reading)
         except Exception as error:
-            self.settings.report(error)
+            self.settings.report(error, job.scan)
+            return False
+        if self.dehazer is None:
+            self.dehazer = self._load()
+        try:
+            self._dehaze(self.dehazer, cine, job)
+        except Exception as error:
+            self.settings.report(error, job.scan)
             return False
         return True
 
-    def _one(self, job: Job, reading: dict[str, Any]) -> None:
+    def _open(self, job: Job, reading: dict[str, Any]) -> Cine:
+        """The scan, once it is sure that its result can be written."""
         from usdehaze.io import open_cine
         from usdehaze.io.atomic import check_target
 
         cine = open_cine(job.scan, **reading)
         for target in filter(None, (job.result, job.preview)):
             check_target(target, self.overwrite)
-        dehazer = self._load()
+        return cine
+
+    def _load(self) -> Dehazer:
+        from usdehaze.dehazer import Dehazer
+
+        return Dehazer.from_pretrained(**self.model)
+
+    def _dehaze(self, dehazer: Dehazer, cine: Cine, job: Job) -> None:
+        from usdehaze.io import write_result
+
         started = time.monotonic()
         with frame_progress(job.scan.name, len(cine.frames), self.settings.quiet) as progress:
             result = dehazer.dehaze(cine, progress=progress)
         seconds = time.monotonic() - started
-        from usdehaze.io.result import write_result
-
         write_result(job.result, result, self.overwrite)
         made = str(job.result)
         if job.preview is not None and self.preview is not None:
@@ -137,10 +156,3 @@ class _Worker:
             write_preview(job.preview, result, self.preview, overwrite=self.overwrite)
             made += f", {job.preview}"
         self.settings.say(f"{job.scan} -> {made} ({len(cine.frames)} frames in {seconds:.1f} s)")
-
-    def _load(self) -> Dehazer:
-        if self.dehazer is None:
-            from usdehaze.dehazer import Dehazer
-
-            self.dehazer = Dehazer.from_pretrained(**self.model)
-        return self.dehazer

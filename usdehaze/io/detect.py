@@ -23,9 +23,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         if not path.exists():
             raise InputError(path, "no such file")
         if path.is_dir():
-            raise InputError(
-                path, "is a folder, not a scan", "a scan, or on the command line a folder that holds scans"
-            )
+            raise InputError(path, "is a folder, not a scan", "a scan, or on the command line a folder of scans")
         if not path.is_file():
             raise InputError(path, "is not a regular file")
         size = path.stat().st_size

@@ -160,7 +160,7 @@ def speckle_variation(frame: np.ndarray) -> float:
     """Standard deviation over mean of speckle, in the brighter half of the ``8 x 8`` blocks that hold no zeros.
 
     An envelope's speckle is multiplicative, 0.52 for Rayleigh statistics however bright the tissue. Log compression
-    makes it additive, 5.6 dB everywhere, which is 0.1 to 0.3 of a bright block's grey level at the usual dynamic ranges.
+    makes it additive, 5.6 dB everywhere: 0.1 to 0.3 of a bright block's grey level at the usual dynamic ranges.
 
     Args:
         frame: ``(H, W)`` float, >= 0.

@@ -1,0 +1,303 @@
+"""``usdehaze process``: which files it makes, what it tells, what it refuses."""
+
+import hashlib
+import os
+import signal
+import sys
+from types import ModuleType, SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from _scans import fan_frames, write
+from click.testing import CliRunner
+
+from usdehaze.cli import main
+from usdehaze.errors import UsdehazeError
+from usdehaze.io import read_result
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """Stands in for the priors: takes 1 dB off everything, remembers what it was asked."""
+    asked = SimpleNamespace(settings=None, cines=[], loaded=0, during=lambda: None)
+
+    class Dehazer:
+        @classmethod
+        def from_pretrained(cls, **settings):
+            asked.settings, asked.loaded = settings, asked.loaded + 1
+            if settings["device"] == "cuda:7":
+                raise UsdehazeError("device cuda:7 is not there; expected cpu")
+            return cls()
+
+        def dehaze(self, cine, progress=None):
+            asked.cines.append(cine)
+            asked.during()
+            tissue = np.maximum(cine.frames - 1, -cine.dynamic_range_db)
+            settings = {"preset": "fast", "guidance": "proximal", "steps": 20, "tissue_prior": "t sha256:0"}
+            settings |= {"haze_prior": "h sha256:1", "seed": asked.settings["seed"]}
+            return SimpleNamespace(cine=cine, tissue=tissue, haze=tissue - 5, std=None, settings=settings)
+
+    module = ModuleType("usdehaze.dehazer")
+    module.Dehazer = Dehazer
+    monkeypatch.setitem(sys.modules, "usdehaze.dehazer", module)
+    return asked
+
+
+def run(*args):
+    return CliRunner().invoke(main, [str(a) for a in args])
+
+
+def failed(code, *args, names=()):
+    """One line on stderr, which holds every name; nothing that looks like a traceback."""
+    done = run(*args)
+    assert done.exit_code == code, done.output
+    assert done.stderr.startswith("usdehaze: ") and done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.output
+    for name in names:
+        assert str(name) in done.stderr
+    return done
+
+
+def files_in(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_the_result_lies_next_to_the_scan_and_the_scan_is_untouched(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"cine": fan_frames(3)})
+    before = (scan.read_bytes(), scan.stat().st_mtime_ns)
+    done = run("process", scan)
+    assert done.exit_code == 0 and done.stderr == ""
+    assert f"{scan} -> {tmp_path / 'scan.dehazed.h5'} (3 frames in" in done.stdout
+    assert files_in(tmp_path) == ["scan.dehazed.h5", "scan.h5"]
+    result = read_result(tmp_path / "scan.dehazed.h5")
+    assert result.attrs["source_sha256"] == hashlib.sha256(before[0]).hexdigest()
+    assert np.array_equal(result.input, model.cines[0].frames)
+    assert np.array_equal(result.tissue, np.maximum(result.input - 1, -60))
+    assert (scan.read_bytes(), scan.stat().st_mtime_ns) == before
+
+
+def test_every_option_reaches_its_place(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"a": fan_frames(5), "b": fan_frames(5, seed=1)})
+    done = run(
+        *("process", scan, "-o", tmp_path / "new" / "out", "--preset", "paper", "--guidance", "pigdm", "--steps", 7),
+        *("--seed", 11, "--strength", 0.25, "--samples", 4, "--device", "cpu", "--batch-size", 3, "--frames", "1:4"),
+        *("--tissue-prior", "T", "--haze-prior", "H", "--dataset", "b", "--dynamic-range", 50, "--quiet"),
+    )
+    assert done.exit_code == 0 and done.output == ""
+    assert model.settings == {
+        **{"preset": "paper", "guidance": "pigdm", "steps": 7, "seed": 11, "strength": 0.25, "samples": 4},
+        **{"device": "cpu", "batch_size": 3, "tissue_prior": "T", "haze_prior": "H"},
+    }
+    cine = model.cines[0]
+    assert (cine.source.dataset, cine.source.first_frame, len(cine.frames), cine.dynamic_range_db) == ("b", 1, 3, 50)
+    assert files_in(tmp_path / "new") == ["out/scan.dehazed.h5"]
+
+
+def test_without_options_the_presets_decide(tmp_path, model):
+    run("process", write(tmp_path / "scan.h5", {"x": fan_frames()}))
+    assert model.settings == {
+        **{"preset": "fast", "guidance": None, "steps": None, "seed": 0, "strength": 1.0, "samples": 1},
+        **{"device": "auto", "batch_size": "auto", "tissue_prior": None, "haze_prior": None},
+    }
+
+
+def test_a_folder_is_mirrored_and_one_bad_scan_stops_nothing(tmp_path, model):
+    folder = tmp_path / "in"
+    for name in ("a.h5", "sub/a.h5", "sub/b.h5", "sub/b.hdf5", "done.dehazed.h5"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, {"x": fan_frames()})
+    write(folder / "bad.h5", {"x": np.zeros((2, 32, 32), np.uint8)})
+    done = failed(1, "process", folder, "-o", tmp_path / "out", names=[folder / "bad.h5", "constant"])
+    assert done.stdout.splitlines()[-1] == "4 scans dehazed, 1 failed"
+    assert files_in(tmp_path / "out") == [
+        *("a.dehazed.h5", "sub/a.dehazed.h5", "sub/b.h5.dehazed.h5", "sub/b.hdf5.dehazed.h5"),
+    ]
+    assert model.loaded == 1
+
+
+def test_an_unexpected_error_in_one_scan_is_one_line_too(tmp_path, model):
+    for name in ("a.h5", "b.h5"):
+        write(tmp_path / name, {"x": fan_frames()})
+    model.during = lambda: len(model.cines) == 1 and [][1]
+    done = failed(1, "process", tmp_path, names=["a.h5", "unexpected IndexError", "--debug"])
+    assert "1 scans dehazed, 1 failed" in done.stdout
+    assert (tmp_path / "b.dehazed.h5").exists() and not (tmp_path / "a.dehazed.h5").exists()
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_debug_shows_the_traceback_wherever_it_stands(tmp_path, model, where):
+    args = (
+        ["--debug", "process", tmp_path / "no.h5"] if where == "before" else ["process", tmp_path / "no.h5", "--debug"]
+    )
+    done = run(*args)
+    assert done.exit_code == 1 and "Traceback" in done.stderr and "InputError" in done.stderr
+
+
+BAD_SCANS = {
+    "missing": (None, "no such file"),
+    "text": (b"no scan", "is not an HDF5 file"),
+    "no dataset": ({"note": 3.0}, "no 2-D or 3-D numeric dataset"),
+    "several": ({"a": fan_frames(), "b": fan_frames()}, "2 datasets could be the frames: a (2, 64, 64) uint8, b"),
+    "empty": ({"x": np.zeros((0, 32, 32))}, "is empty"),
+    "constant": ({"x": np.full((1, 32, 32), 9, np.uint8)}, "is constant"),
+    "NaN": ({"x": np.full((2, 32, 32), np.nan)}, "no finite value"),
+    "shape": ({"x": np.zeros((2, 32, 32, 3), np.uint8)}, "x (2, 32, 32, 3) uint8"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SCANS)
+@pytest.mark.parametrize("command", ["process", "info"])
+def test_a_bad_scan_gives_one_line_and_leaves_nothing_behind(tmp_path, model, case, command):
+    content, message = BAD_SCANS[case]
+    scan = tmp_path / "scan.h5"
+    if isinstance(content, bytes):
+        scan.write_bytes(content)
+    elif content is not None:
+        write(scan, content)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    done = failed(1, command, scan, names=[scan, message])
+    assert done.stdout == ""
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+    assert model.loaded == 0  # nobody waits for priors that are not needed
+
+
+def test_a_result_that_exists_is_kept_unless_it_may_be_overwritten(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    (tmp_path / "scan.dehazed.h5").write_bytes(b"precious")
+    failed(1, "process", scan, names=["scan.dehazed.h5: exists already", "--overwrite"])
+    assert (tmp_path / "scan.dehazed.h5").read_bytes() == b"precious" and model.cines == []
+    assert run("process", scan, "--overwrite").exit_code == 0
+    assert len(read_result(tmp_path / "scan.dehazed.h5").tissue) == 2
+
+
+def test_an_output_that_cannot_be_written_is_found_out_before_the_work(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    (tmp_path / "file").write_text("")
+    failed(1, "process", scan, "-o", tmp_path / "file" / "out", names=["scan.dehazed.h5: cannot be written"])
+    assert model.cines == [] and files_in(tmp_path) == ["file", "scan.h5"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(["--steps", "0"], ["--steps", "x"], ["--seed", "-1"], ["--strength", "1.5"], ["--strength", "nan"]),
+        *(["--samples", "0"], ["--batch-size", "0"], ["--device", "tpu"], ["--frames", "5"], ["--frames", "3:3"]),
+        *(["--frames", "0:9:2"], ["--preset", "slow"], ["--guidance", "magic"], ["--dynamic-range", "-3"]),
+        *(["--preview", "bmp"], ["--config", "nowhere.yaml"], ["--nonsense"]),
+    ],
+    ids=" ".join,
+)
+def test_options_out_of_range_are_wrong_usage(tmp_path, model, option):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    failed(
+        2, "process", scan, *option, names=[option[0], "usdehaze process --help"] if len(option) > 1 else [option[0]]
+    )
+    assert files_in(tmp_path) == ["scan.h5"]
+
+
+def test_two_scans_for_one_result_are_wrong_usage(tmp_path, model):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "scan.h5", {"x": fan_frames()})
+    one, two = tmp_path / "a" / "scan.h5", tmp_path / "b" / "scan.h5"
+    failed(2, "process", one, two, "-o", tmp_path / "out", names=[one, two, "would both write"])
+    assert not (tmp_path / "out").exists()
+    assert run("process", one, two, one, tmp_path / "a").exit_code == 0  # the same scan again is no conflict
+    assert len(model.cines) == 2
+
+
+def test_a_result_never_replaces_a_scan(tmp_path, model):
+    one = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    two = write(tmp_path / "scan.dehazed.h5", {"x": fan_frames(seed=1)})
+    before = two.read_bytes()
+    failed(2, "process", one, two, "--overwrite", names=[two, "would replace an input"])
+    assert two.read_bytes() == before
+
+
+def test_priors_that_cannot_be_loaded_are_one_line_not_one_a_scan(tmp_path, model):
+    for name in ("a.h5", "b.h5"):
+        write(tmp_path / name, {"x": fan_frames()})
+    failed(1, "process", tmp_path, "--device", "cuda:7", names=["usdehaze: device cuda:7 is not there"])
+    assert model.loaded == 1 and files_in(tmp_path) == ["a.h5", "b.h5"]
+
+
+def test_config_gives_defaults_and_the_command_line_wins(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"a": fan_frames(40), "b": fan_frames(40)})
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "preset: paper\nframes: 0:30\nsteps: 5\nbatch-size: 2\ndataset: b\noverwrite: true\nstrength: 0.5\n"
+    )
+    assert run("process", scan, "--config", config, "--steps", 9).exit_code == 0
+    assert (model.settings["preset"], model.settings["steps"], model.settings["batch_size"]) == ("paper", 9, 2)
+    assert model.settings["strength"] == 0.5
+    assert model.cines[0].source.dataset == "b" and len(model.cines[0].frames) == 30
+    assert run("process", scan, "--config", config).exit_code == 0  # overwrite: true
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("stepz: 5", "no option 'stepz'; expected"),
+        ("config: other.yaml", "no option 'config'"),
+        ("steps: 0", "'--steps': 0 is not in the range"),
+        ("steps: [1, 2]", "steps must have a single value"),
+        ("steps:", "steps must have a single value"),
+        ("- steps", "expected lines such as 'preset: fast'"),
+        ("a: b: c", "not YAML"),
+        ("steps: !!python/object/apply:os.getcwd []", "steps must have a single value"),
+    ],
+)
+def test_a_config_with_anything_else_is_wrong_usage(tmp_path, model, content, message):
+    config = tmp_path / "c.yaml"
+    config.write_text(content)
+    failed(2, "process", write(tmp_path / "scan.h5", {"x": fan_frames()}), "--config", config, names=[message])
+
+
+@pytest.mark.parametrize("kind", ["png", "gif"])
+def test_previews_lie_next_to_the_result(tmp_path, model, kind):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    done = run("process", scan, "-o", tmp_path / "out", "--preview", kind)
+    assert done.exit_code == 0 and f"scan.dehazed.{kind}" in done.stdout
+    assert files_in(tmp_path / "out") == sorted(["scan.dehazed.h5", f"scan.dehazed.{kind}"])
+
+
+def test_a_preview_that_cannot_be_made_is_found_out_before_the_work(tmp_path, model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    failed(1, "process", scan, "--preview", "mp4", names=['pip install "usdehaze[video]"'])
+    assert model.cines == [] and files_in(tmp_path) == ["scan.h5"]
+
+
+def test_ctrl_c_stops_everything_and_leaves_nothing_half_written(tmp_path, model):
+    for name in ("a.h5", "b.h5"):
+        write(tmp_path / name, {"x": fan_frames()})
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    model.during = interrupt
+    done = run("process", tmp_path)
+    assert done.exit_code == 130 and done.stderr.strip() == "usdehaze: stopped"
+    assert len(model.cines) == 1 and files_in(tmp_path) == ["a.h5", "b.h5"]
+
+
+def test_being_told_to_end_while_writing_leaves_nothing_half_written(tmp_path, model, monkeypatch):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    plain = h5py.Group.create_dataset
+
+    def end(self, name, *args, **kwargs):
+        if name == "haze":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return plain(self, name, *args, **kwargs)
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", end)
+    before = signal.getsignal(signal.SIGTERM)
+    assert run("process", scan).exit_code == 128 + signal.SIGTERM
+    assert files_in(tmp_path) == ["scan.h5"] and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_names_from_a_file_cannot_command_the_terminal(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"a\x1b[2Jb": fan_frames(), "c": fan_frames()})
+    done = failed(1, "process", scan, names=["a?[2Jb"])
+    assert "\x1b" not in done.output
