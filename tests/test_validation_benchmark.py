@@ -29,7 +29,7 @@ def simulate(n_frames: int, seed: int) -> SimpleNamespace:
 
 
 def removes(db: float):
-    return lambda cine: SimpleNamespace(tissue=cine.frames - db, haze=cine.frames - 2)
+    return lambda cine: SimpleNamespace(tissue=cine.frames - db, haze=cine.frames - 2, settings={"removes": db})
 
 
 @pytest.fixture
@@ -55,6 +55,7 @@ def test_seeds_are_fixed_and_kept_from_training(document: dict) -> None:
     assert SEEDS == [FIRST_SEED, FIRST_SEED + 1, FIRST_SEED + 2]
     assert FIRST_SEED >= 1_000_000_000
     assert document["settings"]["seeds"] == [FIRST_SEED, FIRST_SEED + 2]
+    assert document["settings"]["methods"] == {OURS: {"removes": 3}, BASELINE: {"removes": 0}}
     assert document["settings"]["ci95_cluster"] == "cine"
     assert len(document["frames"]) == 6
 

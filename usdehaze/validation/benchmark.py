@@ -87,6 +87,7 @@ def run_benchmark(
         simulate = simulate_cine
     records: dict[str, list[dict[str, Any]]] = {name: [] for name in [*methods, "truth"]}
     seconds = dict.fromkeys(methods, 0.0)
+    made_by: dict[str, Any] = {}
 
     for scene in range(n_scenes):
         seed = FIRST_SEED + scene
@@ -96,6 +97,7 @@ def run_benchmark(
             started = time.perf_counter()
             result = dehaze(hazy)
             seconds[name] += time.perf_counter() - started
+            made_by[name] = getattr(result, "settings", {})
             records[name] += [_record(seed, t, truth, result.tissue[t], result.haze[t], bins) for t in range(n_frames)]
             clean = dehaze(_cine(truth, truth.tissue, seed))
             for t, record in enumerate(records[name][-n_frames:]):
@@ -116,6 +118,7 @@ def run_benchmark(
         frames_per_scene=n_frames,
         seconds_per_frame={name: round(total / n_total, 3) for name, total in seconds.items()},
         min_region_pixels=MIN_REGION_PIXELS,
+        methods=made_by,
     )
     document["settings"]["estimators"] |= {k: v for k, v in ESTIMATORS.items() if k in document["summary"]}
     document["others"] = {name: summarise(records[name]) for name in records if name != OURS}
