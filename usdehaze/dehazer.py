@@ -1,0 +1,304 @@
+"""The front door: ``Dehazer.from_pretrained().dehaze(cine)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from usdehaze.cine import Cine
+from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, Proximal, Rule
+from usdehaze.diffusion.observation import Additive, LogPower, Observation
+from usdehaze.diffusion.samplers import euler_maruyama, karras_sigmas, paper_sigmas, stochastic
+from usdehaze.diffusion.streams import Streams
+from usdehaze.errors import UsdehazeError
+from usdehaze.geometry import ModelGrid, make_mapper
+from usdehaze.priors.prior import Prior
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a cine is dehazed. The first fields are the presets' business, the others the user's.
+
+    Attributes:
+        preset: name it came from.
+        guidance: "proximal", "pigdm" or "dps".
+        observation: "log-power" or "additive".
+        sampler: "stochastic" (few steps) or "euler-maruyama" (the paper's).
+        steps: noise levels, each one evaluation of both priors.
+        sigma_max: deviation of the starting noise in model units ([0, 1] frames); stochastic sampler only.
+        seed: of the frames' random streams.
+        strength: share of the removal in dB that is applied: 0 nothing, 1 all.
+        samples: posterior samples a frame; the result is their mean, and from 2 on comes with their deviation.
+    """
+
+    preset: str = "fast"
+    guidance: str = "proximal"
+    observation: str = "log-power"
+    sampler: str = "stochastic"
+    steps: int = 40
+    sigma_max: float = 4.0
+    seed: int = 0
+    strength: float = 1.0
+    samples: int = 1
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.samples < 1 or self.seed < 0:
+            raise UsdehazeError(
+                f"steps and samples must be at least 1 and seed at least 0, found {self.steps}, {self.samples}, {self.seed}"
+            )
+        if not 0 <= self.strength <= 1:
+            raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
+
+
+PRESETS = {
+    "fast": Settings(),
+    "paper": Settings(preset="paper", guidance="pigdm", sampler="euler-maruyama", steps=600),
+}
+
+
+class GaussianNoise:
+    """Stands in for the haze prior where there is none: independent Gaussian noise about zero.
+
+    Args:
+        std: model units.
+    """
+
+    name = "none (Gaussian noise)"
+
+    def __init__(self, std: float = 0.15) -> None:
+        self.data_variance = std**2
+
+    def __call__(self, x: Tensor, sigma: float) -> Tensor:
+        return x * (self.data_variance / (self.data_variance + sigma**2))
+
+
+@dataclass(frozen=True)
+class DehazeResult:
+    """A cine taken apart.
+
+    Attributes:
+        cine: the input.
+        tissue, haze: ``(T, H, W)`` float32 dB on the input's own grid. Tissue is the native frame less the power that
+            the model grid gives to haze, never above the input; haze is its estimate on the model grid, interpolated.
+            Outside the image, tissue is the input bit for bit and haze is the floor.
+        std: ``(T, H, W)`` float32 dB, deviation of the tissue over the posterior samples, or None for one sample.
+        settings: everything that made it: preset, guidance, steps, seed, priors with their hashes, evaluations.
+    """
+
+    cine: Cine
+    tissue: np.ndarray
+    haze: np.ndarray
+    std: np.ndarray | None
+    settings: dict[str, Any]
+
+
+class Dehazer:
+    """Splits frames into tissue and haze by sampling both priors jointly, given the frame.
+
+    Args:
+        tissue, haze: the two priors; ``GaussianNoise`` for haze gives the comparison without a haze prior.
+        settings: see :class:`Settings`.
+        device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
+        batch_size: frames worked on together, or "auto". Never changes a result.
+        precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX).
+    """
+
+    def __init__(
+        self,
+        tissue: Prior,
+        haze: Prior | GaussianNoise,
+        settings: Settings | None = None,
+        device: str = "auto",
+        batch_size: int | str = "auto",
+        precision: str = "fp32",
+    ) -> None:
+        self.settings = settings or Settings()
+        self.device = _device(device)
+        self.tissue = tissue.to(self.device)
+        self.haze = haze.to(self.device) if isinstance(haze, Prior) else haze
+        self.precision = precision
+        self.grid = ModelGrid(*tissue.card["grid"])
+        cuda = self.device.type == "cuda"
+        self.batch_size = (16 if cuda else 2 * torch.get_num_threads()) if batch_size == "auto" else int(batch_size)
+        if self.batch_size < 1:
+            raise UsdehazeError(f"batch size must be at least 1, found {batch_size}")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        preset: str = "fast",
+        tissue_prior: str | Path | None = None,
+        haze_prior: str | Path | None = None,
+        *,
+        guidance: str | None = None,
+        steps: int | None = None,
+        seed: int = 0,
+        strength: float = 1.0,
+        samples: int = 1,
+        device: str = "auto",
+        batch_size: int | str = "auto",
+        precision: str = "fp32",
+        use_haze_prior: bool = True,
+    ) -> Dehazer:
+        """The shipped priors (or others) with a preset.
+
+        Args:
+            preset: "fast" or "paper".
+            tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults.
+            guidance, steps: None for the preset's.
+            seed, strength, samples: see :class:`Settings`.
+            device, batch_size, precision: see :class:`Dehazer`.
+            use_haze_prior: False replaces the haze prior by Gaussian noise, added to the tissue.
+
+        Raises:
+            InputError: a prior that cannot be used.
+            UsdehazeError: an unknown preset, guidance or device, or values out of range.
+        """
+        if preset not in PRESETS:
+            raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+        chosen: dict[str, Any] = {k: v for k, v in (("guidance", guidance), ("steps", steps)) if v is not None}
+        if not use_haze_prior:
+            chosen["observation"] = "additive"
+        settings = replace(PRESETS[preset], seed=seed, strength=strength, samples=samples, **chosen)
+        tissue = Prior.load(tissue_prior or "tissue", "tissue")
+        haze = Prior.load(haze_prior or "haze", "haze") if use_haze_prior else GaussianNoise()
+        return cls(tissue, haze, settings, device, batch_size, precision)
+
+    def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None) -> DehazeResult:
+        """Takes the haze off every frame; frames are independent of one another.
+
+        Args:
+            cine: see :class:`~usdehaze.cine.Cine`.
+            progress: called with (frames done, frames).
+
+        Raises:
+            UsdehazeError: a computation that broke down.
+        """
+        mapper = make_mapper(cine.geometry, cine.frames.shape[1:], self.grid)
+        seen = torch.from_numpy(mapper.valid.astype(np.float32))
+        n_frames, span = len(cine.frames), cine.dynamic_range_db
+        tissue, haze = np.empty_like(cine.frames), np.empty_like(cine.frames)
+        std = np.empty_like(cine.frames) if self.settings.samples > 1 else None
+        for start in range(0, n_frames, self.batch_size):
+            block = slice(start, min(start + self.batch_size, n_frames))
+            native = cine.frames[block]
+            y = torch.from_numpy(mapper.to_model(native) / span + 1).clamp(0, 1)
+            keys = [cine.source.first_frame + i for i in range(block.start, block.stop)]
+            gain, level, deviation = (t.numpy() for t in self.split(y, seen, keys, span))
+            gain = self.settings.strength * span * gain
+            tissue[block] = np.maximum(mapper.apply_gain(native, gain), np.minimum(native, -span))
+            haze[block] = mapper.from_model(span * (level - 1), -span)
+            if std is not None:
+                std[block] = mapper.from_model(self.settings.strength * span * deviation, 0.0)
+            if progress:
+                progress(block.stop, n_frames)
+        settings = {
+            **asdict(self.settings),
+            "tissue_prior": self.tissue.name,
+            "haze_prior": self.haze.name,
+            "evaluations": 2 * self.settings.steps * self.settings.samples,
+            "device": str(self.device),
+            "precision": self.precision,
+        }
+        return DehazeResult(cine, tissue, haze, std, settings)
+
+    def split(
+        self, y: Tensor, seen: Tensor, frames: list[int], dynamic_range_db: float = 60.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Splits frames that lie on the model grid.
+
+        Args:
+            y: ``(B, depth, angle)`` in [0, 1] (0 = floor, 1 = 0 dB).
+            seen: ``(depth, angle)`` 1.0 where there is image data.
+            frames: index of each frame, for its random stream.
+            dynamic_range_db: dB that [0, 1] spans.
+
+        Returns:
+            Gain of the tissue (at most 0), level of the haze in [0, 1], and deviation of the gain over samples, each
+            ``(B, depth, angle)`` in model units (1 = the dynamic range).
+        """
+        jobs = [(b, k) for b in range(len(y)) for k in range(self.settings.samples)]
+        seen = seen.to(self.device)
+
+        def run(chosen: list[tuple[int, int]]) -> Tensor:
+            keys = [(self.settings.seed, frames[b], k) for b, k in chosen]
+            return self._sample(y[[b for b, _ in chosen]], seen, keys, dynamic_range_db)
+
+        if self.device.type == "cuda":
+            out = torch.cat([run(jobs[i : i + self.batch_size]) for i in range(0, len(jobs), self.batch_size)])
+        else:
+            out = torch.cat(list(_one_thread_each(lambda job: run([job]), jobs)))
+        out = out.reshape(len(y), self.settings.samples, 2, *y.shape[1:])
+        deviation = out[:, :, 0].std(1) if self.settings.samples > 1 else torch.zeros_like(y)
+        return out[:, :, 0].mean(1), out[:, :, 1].mean(1), deviation
+
+    def _sample(self, y: Tensor, seen: Tensor, keys: list[tuple[int, int, int]], dynamic_range_db: float) -> Tensor:
+        """Gain of tissue and level of haze, ``(B, 2, depth, angle)`` on the CPU, one posterior sample for each key."""
+        s = self.settings
+        observation: Observation = LogPower(dynamic_range_db) if s.observation == "log-power" else Additive()
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            frame = y[:, None].to(self.device)
+            problem = Problem(frame, seen, self.tissue, self.haze, observation)
+            streams = Streams(keys, self.device)
+            if s.sampler == "stochastic":
+                sigmas = karras_sigmas(s.steps, 0.01, s.sigma_max)
+                x, n = stochastic(problem, _rule(s), sigmas, streams)
+            else:
+                x, n = euler_maruyama(problem, _rule(s), paper_sigmas(s.steps), streams)
+            if s.observation == "additive":
+                gain = x - frame
+            else:
+                # The share of the power that is tissue: whatever the pair leaves unexplained stays with the tissue.
+                gain = x - observation.predict(x, n)
+            # Haze is only ever removed, and nothing is known where there is no image.
+            out = torch.cat([gain.clamp(-1, 0) * seen, n.clamp(0, 1)], dim=1)
+        return out.float().cpu()
+
+
+def _rule(settings: Settings) -> Rule:
+    paper = settings.sampler == "euler-maruyama"
+    rules: dict[str, Rule] = {
+        "proximal": Proximal(),
+        "pigdm": PiGDM((0.93, 0.88) if paper else None),
+        "dps": DPS(),
+    }
+    if settings.guidance not in rules:
+        raise UsdehazeError(f"no guidance {settings.guidance!r}; there are {', '.join(rules)}")
+    return rules[settings.guidance]
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsdehazeError(
+            f"device {name} is not there: {torch.cuda.device_count()} CUDA devices found; use --device cpu"
+        )
+    return device
+
+
+def _one_thread_each(work: Callable[[tuple[int, int]], Tensor], jobs: list[tuple[int, int]]) -> list[Tensor]:
+    """Runs each job on one core, as many at once as there are threads.
+
+    A network pass on one core sums in the same order whatever runs beside it, so that neither batch size nor the
+    number of cores changes a bit; and small frames gain more from this than from cores that share one convolution.
+    """
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(work, jobs))
+    finally:
+        torch.set_num_threads(threads)
