@@ -1,6 +1,7 @@
 """Samplers and rules against Gaussians, whose joint posterior is known in closed form."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -164,14 +165,14 @@ def test_paper_noise_levels_start_at_the_true_terminal_deviation():
     sigmas = paper_sigmas(600)
     assert sigmas[0] == pytest.approx(math.sqrt((25**2 - 1) / (2 * math.log(25))))
     assert sigmas[0] == pytest.approx(9.845, abs=1e-3)
-    assert len(sigmas) == 600 and all(a > b for a, b in zip(sigmas, sigmas[1:], strict=False))
+    assert len(sigmas) == 600 and all(a > b for a, b in pairwise(sigmas))
 
 
 def test_karras_noise_levels_are_even_in_the_root():
     sigmas = karras_sigmas(5, 0.01, 4.0, rho=5)
     roots = [s**0.2 for s in sigmas]
     assert sigmas[0] == pytest.approx(4.0) and sigmas[-1] == pytest.approx(0.01)
-    assert [b - a for a, b in zip(roots, roots[1:], strict=False)] == pytest.approx([(0.01**0.2 - 4.0**0.2) / 4] * 4)
+    assert [b - a for a, b in pairwise(roots)] == pytest.approx([(0.01**0.2 - 4.0**0.2) / 4] * 4)
 
 
 def test_a_value_that_is_not_finite_stops_the_run_by_name():

@@ -51,7 +51,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.samples < 1 or self.seed < 0:
             raise UsdehazeError(
-                f"steps and samples must be at least 1 and seed at least 0, found {self.steps}, {self.samples}, {self.seed}"
+                "steps and samples must be at least 1 and seed at least 0, "
+                f"found {self.steps}, {self.samples} and {self.seed}"
             )
         if not 0 <= self.strength <= 1:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")

@@ -22,9 +22,10 @@ from usdehaze.diffusion.observation import Observation
 class Denoiser(Protocol):
     """A prior: expected clean frames given noisy ones, and the variance of its data."""
 
-    data_variance: float
+    @property
+    def data_variance(self) -> float: ...
 
-    def __call__(self, x: Tensor, sigma: float) -> Tensor: ...
+    def __call__(self, x: Tensor, sigma: float, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -119,4 +120,3 @@ class DPS:
             norms = torch.linalg.vector_norm(residual, dim=(1, 2, 3))
             gx, gn = torch.autograd.grad(norms.sum(), (x, n))
         return x0.detach() - self.scale[0] / step * gx, n0.detach() - self.scale[1] / step * gn
-

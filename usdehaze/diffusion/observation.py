@@ -79,5 +79,5 @@ class LogPower:
 
     def variance(self, x: Tensor, n: Tensor) -> Tensor:
         p = torch.exp(-self._nepers * (x - n).abs())
-        dilogarithm = p * (1 + 0.645 * p * p)  # Li2(p) within 0.01 on [0, 1]
+        dilogarithm = p * (1 + 0.645 * p * p)  # Li2(p) within 6 %
         return (self.std_db / self.dynamic_range_db) ** 2 + self.interference * 2 * dilogarithm / self._nepers**2

@@ -26,12 +26,14 @@ def karras_sigmas(steps: int, sigma_min: float, sigma_max: float, rho: float = 5
 
 
 def paper_sigmas(steps: int, sigma: float = 25.0) -> list[float]:
-    """``beta_t = sqrt((sigma^(2t) - 1) / (2 ln sigma))`` at ``t = 1, (steps-1)/steps, .. 1/steps`` (the paper's VE SDE)."""
+    """``beta_t = sqrt((sigma^(2t) - 1) / (2 ln sigma))`` at ``t = 1, (steps-1)/steps, .. 1/steps`` (the paper's SDE)."""
     times = [(i + 1) / steps for i in reversed(range(steps))]
     return [math.sqrt(math.expm1(2 * t * math.log(sigma)) / (2 * math.log(sigma))) for t in times]
 
 
-def stochastic(problem: Problem, rule: Rule, sigmas: Sequence[float], streams: Streams, renewal: float = 0.95) -> tuple[Tensor, Tensor]:
+def stochastic(
+    problem: Problem, rule: Rule, sigmas: Sequence[float], streams: Streams, renewal: float = 0.95
+) -> tuple[Tensor, Tensor]:
     """Few-step stochastic sampler: denoise all the way, then add back noise of the next level, most of it new.
 
     Of the noise power at each level the share ``renewal`` is fresh and the rest is what the estimate left of the old
@@ -80,5 +82,8 @@ def _start(shape: tuple[int, ...], sigma: float, streams: Streams) -> tuple[Tens
 def _checked(pair: tuple[Tensor, Tensor], step: int, sigma: float) -> tuple[Tensor, Tensor]:
     """Stops on the first value that is not finite: a partial result is worse than none."""
     if not all(bool(torch.isfinite(t).all()) for t in pair):
-        raise UsdehazeError(f"sampling broke down at step {step + 1} (noise level {sigma:.3g}): values are not finite; try another guidance, more steps or --device cpu")
+        raise UsdehazeError(
+            f"sampling broke down at step {step + 1} (noise level {sigma:.3g}): values are not finite; "
+            "try another guidance, more steps or --device cpu"
+        )
     return pair

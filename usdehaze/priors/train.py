@@ -164,7 +164,8 @@ def train(
             speed = (time.monotonic() - logged) / every
             logged = time.monotonic()
             log(
-                f"{kind} step {step}/{steps} loss {sum(losses) / len(losses):.4f} {speed:.2f} s/step, {(steps - step) * speed / 60:.0f} min left"
+                f"{kind} step {step}/{steps} loss {sum(losses) / len(losses):.4f} "
+                f"{speed:.2f} s/step, {(steps - step) * speed / 60:.0f} min left"
             )
             losses.clear()
     _keep(checkpoint, network, average, optimiser, step, spent + time.monotonic() - began)
@@ -175,7 +176,8 @@ def train(
         zip(map(str, sigmas), (round(v, 5) for v in held_out_loss(final, test, sigmas)), strict=True)
     )
     card["training"] = {
-        "command": f"python -m usdehaze.priors.train {kind} --steps {steps} --cooldown {cooldown} --batch {batch} --lr {lr:g} --seed {seed} --precision {precision}",
+        "command": f"python -m usdehaze.priors.train {kind} --steps {steps} --cooldown {cooldown} --batch {batch} "
+        f"--lr {lr:g} --seed {seed} --precision {precision}",
         "steps": step, "frames": step * batch, "hours": round((spent + time.monotonic() - began) / 3600, 3),
         "hardware": _hardware(device), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +33,15 @@ class Block(nn.Module):
         return h + r
 
 
+class Level(nn.ModuleList):
+    """The blocks of one resolution, one after the other."""
+
+    def forward(self, h: Tensor, embedding: Tensor) -> Tensor:
+        for block in self:
+            h = block(h, embedding)
+        return h
+
+
 class FastUNet(nn.Module):
     """U-Net that works on 2 x 2 patches of a polar frame, so that its finest convolutions run at half resolution.
 
@@ -43,6 +54,8 @@ class FastUNet(nn.Module):
         patch: side of a patch; depth and angle of a frame must be multiples of ``patch * 2 ** (levels - 1)``.
     """
 
+    frequencies: Tensor
+
     def __init__(self, channels: Sequence[int] = (24, 48, 96, 192), blocks: int = 1, patch: int = 2) -> None:
         super().__init__()
         self.config = {"channels": list(channels), "blocks": blocks, "patch": patch}
@@ -51,17 +64,16 @@ class FastUNet(nn.Module):
         self.register_buffer("frequencies", torch.exp(torch.linspace(0.0, math.log(30.0), 16)), persistent=False)
         self.embed = nn.Sequential(nn.Linear(32, embedding), nn.SiLU(), nn.Linear(embedding, embedding), nn.SiLU())
         self.stem = nn.Conv2d(3 * patch**2, channels[0], 3, padding=1)
-        pairs = list(zip(channels[:-1], channels[1:], strict=True))
-        self.down = nn.ModuleList(nn.ModuleList(Block(c, embedding) for _ in range(blocks)) for c in channels)
+        pairs = list(itertools.pairwise(channels))
+        self.down = nn.ModuleList(Level(Block(c, embedding) for _ in range(blocks)) for c in channels)
         self.shrink = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
-        self.up = nn.ModuleList(nn.ModuleList(Block(c, embedding) for _ in range(blocks)) for c in channels)
+        self.up = nn.ModuleList(Level(Block(c, embedding) for _ in range(blocks)) for c in channels)
         self.grow = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
         self.merge = nn.ModuleList(nn.Conv2d(2 * a, a, 1) for a, _ in pairs)
-        self.head = nn.Sequential(
-            nn.GroupNorm(8, channels[0]), nn.SiLU(), nn.Conv2d(channels[0], patch**2, 3, padding=1)
-        )
-        nn.init.zeros_(self.head[-1].weight)
-        nn.init.zeros_(self.head[-1].bias)
+        last = nn.Conv2d(channels[0], patch**2, 3, padding=1)
+        self.head = nn.Sequential(nn.GroupNorm(8, channels[0]), nn.SiLU(), last)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(cast(Tensor, last.bias))
 
     def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
         """Args: x ``(B, 1, depth, angle)``; c_noise ``(B,)``. Returns ``(B, 1, depth, angle)``."""
@@ -72,15 +84,13 @@ class FastUNet(nn.Module):
         angle = torch.linspace(-1, 1, n_angle, device=x.device, dtype=x.dtype).expand(b, 1, n_depth, n_angle)
         h = self.stem(F.pixel_unshuffle(torch.cat([x, depth, angle], dim=1), self.patch))
         skips = []
-        for level, level_blocks in enumerate(self.down):
-            for block in level_blocks:
-                h = block(h, embedding)
+        for level, blocks in enumerate(self.down):
+            h = blocks(h, embedding)
             if level < len(self.shrink):
                 skips.append(h)
                 h = self.shrink[level](h)
         for level in reversed(range(len(self.up))):
             if level < len(self.grow):
                 h = self.merge[level](torch.cat([self.grow[level](h), skips.pop()], dim=1))
-            for block in self.up[level]:
-                h = block(h, embedding)
+            h = self.up[level](h, embedding)
         return F.pixel_shuffle(self.head(h), self.patch)

@@ -53,7 +53,7 @@ def simulate_cine(
     n_angle: int = 128,
     dynamic_range_db: float = 60.0,
     frame_rate_hz: float = 50.0,
-    haze_level_db: tuple[float, float] = (-28.0, -12.0),
+    haze_level_db: tuple[float, float] = (-34.0, -14.0),
 ) -> SimulatedCine:
     """Draws a beating heart under haze. Tissue and haze add as complex echoes, so the truth is exact.
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def _kernel(n: int, sigma: Tensor) -> Tensor:
-    """``(batch, n, n)`` Gaussian blur along an axis of n pixels, rows of unit energy, sigma ``(batch, 1, 1)`` pixels."""
+    """``(batch, n, n)`` Gaussian blur along an axis of n pixels, rows of unit energy; sigma ``(batch, 1, 1)``."""
     at = torch.arange(n, device=sigma.device, dtype=torch.float32)
     kernel = torch.exp(-((at[:, None] - at[None, :]) ** 2) / (2 * sigma.clamp_min(0.2) ** 2))
     return kernel / kernel.square().sum(-1, keepdim=True).sqrt()
@@ -40,5 +40,5 @@ def smooth_db(frames: Tensor, sigma_px: Tensor) -> Tensor:
 
 
 def compress(iq: Tensor, dynamic_range_db: float) -> Tensor:
-    """Envelope and log compression: ``20 log10 |iq|`` clamped to ``[-dynamic_range_db, 0]`` dB; ``|iq| = 1`` is 0 dB."""
+    """Envelope and log compression: ``20 log10 |iq|`` in ``[-dynamic_range_db, 0]`` dB; ``|iq| = 1`` is 0 dB."""
     return (20 * torch.log10(iq.abs().clamp_min(1e-6))).clamp(-dynamic_range_db, 0.0)

@@ -151,7 +151,7 @@ class TissueScene:
         iq = point_spread(strength * scatterers, self.axial_px, self.lateral_px, self.defocus)
         iq = iq + amplitude(self.noise_db) * point_spread(electronics, 0.7 * self.axial_px, 0.5 * self.lateral_px)
         labels = torch.zeros(inner.shape, dtype=torch.uint8, device=inner.device)
-        solid = (outer < -2 * self.edge) & (inner > 2 * self.edge) & (self.cardiac > 0) & (self.near_share < 0.1)
+        solid = (outer < -self.edge) & (inner > self.edge) & (self.cardiac > 0) & (self.near_share < 0.1)
         fluid = (inner < -3 * self.edge) & (leaflet > 0.02) & (self.cardiac > 0) & (self.near_share < 0.1)
         labels[solid], labels[fluid] = WALL, CAVITY
         return iq, labels
