@@ -1,7 +1,7 @@
 """The two straight edges of a fan: candidate lines by voting, then least squares on the pixel boundaries.
 
 Points are ``(x, y)`` in columns, as in :class:`usdehaze.cine.Sector`. A line is ``(angle, offset)``: it runs along
-``(sin angle, cos angle)``, and the fan lies where ``normal . (x, y) <= offset``, with ``normal`` pointing out of the fan.
+``(sin angle, cos angle)``, and the fan lies where ``normal . (x, y) <= offset``; ``normal`` points out of the fan.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Mapper(ABC):
     Attributes:
         frame_shape: native ``(H, W)``.
         grid: the model grid.
-        valid: ``(n_depth, n_angle)`` bool, grid points that hold image data. Others lie where the frame cuts the fan off.
+        valid: ``(n_depth, n_angle)`` bool, grid points that hold image data; the frame cuts the fan off at the others.
         image_mask: ``(H, W)`` bool, native pixels that take part: the fan, or the whole frame.
     """
 
@@ -274,7 +274,7 @@ def gather_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> tu
 
 
 def scatter_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> sparse.csr_array:
-    """Weights ``(P, n_depth * n_angle)``: bilinear at the ``P`` pixels of the mask, clamped in the outermost half cell."""
+    """Weights ``(P, n_depth * n_angle)``: bilinear at the ``P`` pixels of the mask, clamped in the outer half cell."""
     radius, angle = (values[image_mask] for values in polar_coordinates(sector, image_mask.shape))
     depth_at = (radius - sector.r_min) / (sector.r_max - sector.r_min) * grid.n_depth - 0.5
     angle_at = (angle - sector.angle_min) / (sector.angle_max - sector.angle_min) * grid.n_angle - 0.5

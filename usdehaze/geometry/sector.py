@@ -14,26 +14,30 @@ from scipy import ndimage
 
 from ..cine import Sector
 from .edges import LEFT, OUTSIDE_WEIGHT, RIGHT, Line, boundary_points, candidate_lines, refine_line
+from .radii import find_radii
 
-SMALLEST = 48  # px; on thumbnails two edges can be drawn through anything
+SMALLEST = 64  # px; on thumbnails two edges can be drawn through anything
 COARSE_SIZE = 256  # lines are sought on a mask about this large
 FRAMES_USED = 12  # evenly spread over the cine
+LEVELS = (0.015, 0.03, 0.06, 0.1)  # of the range above the background: how bright a pixel must be to count as image
 SYMMETRY_WEIGHT = 0.4
-LEVELS = (0.03, 0.08, 0.16)  # of the range above the background: how bright a pixel must be to count as image
 
-# The confidence rule: see find_sector. Lengths are fractions of the edge, areas fractions of the image.
+# The confidence rule: see find_sector.
 MIN_LEAN_RAD = math.radians(6)
 MAX_LEAN_RAD = math.radians(78)
+USUAL_LEAN_RAD = math.radians(65)
 MIN_OPENING_RAD = math.radians(20)
 MAX_TILT_RAD = math.radians(10)
 MAX_RADIUS_RATIO = 0.75
-MIN_EDGE_SUPPORT = 0.2
-MIN_TOTAL_SUPPORT = 0.6
-MAX_BEYOND = 0.06
-MAX_COLLAR = 0.2
-MIN_COVERAGE = 0.4
-MAX_STRAYS = 0.35
 MIN_DEPTH = 0.25
+MIN_SUPPORT = 0.12
+MIN_BOTH_SUPPORT = 0.6
+MIN_EVIDENCE = 0.95
+MIN_EVIDENCE_WIDE = 2.0
+MAX_BEYOND = 0.03
+MAX_COLLAR = 0.07
+MAX_STRAYS = 0.35
+MIN_COVERAGE = 0.4
 
 
 @dataclass(frozen=True)
@@ -43,48 +47,59 @@ class Fit:
     Attributes:
         sector: the fan.
         support: fraction of the left and of the right edge, inside the frame, where image ends at the edge.
+        ends: fraction of the beams on which image lasts to the arc at the bottom or to the frame's border.
         beyond: fraction of the image that lies outside the fan.
-        collar: fraction of a narrow strip along the outside of both edges that holds image.
-        coverage: fraction of the fan, inside the frame, that holds image.
+        collar: fraction of a strip along the outside of both edges that is bright.
         strays: fraction of all bright areas, whether they touch the image or not, that lies outside the fan.
+        coverage: fraction of the fan, inside the frame, that holds image.
         level: brightness above which a pixel counted as image, fraction of the range.
     """
 
     sector: Sector
     support: tuple[float, float]
+    ends: float
     beyond: float
     collar: float
-    coverage: float
     strays: float
+    coverage: float
     level: float
 
     @property
     def convincing(self) -> bool:
+        wide = max(-self.sector.angle_min, self.sector.angle_max) > USUAL_LEAN_RAD
         return (
-            min(self.support) >= MIN_EDGE_SUPPORT
-            and sum(self.support) >= MIN_TOTAL_SUPPORT
+            min(self.support) >= MIN_SUPPORT
+            and sum(self.support) >= MIN_BOTH_SUPPORT
+            and sum(self.support) + self.ends >= (MIN_EVIDENCE_WIDE if wide else MIN_EVIDENCE)
             and self.beyond <= MAX_BEYOND
             and self.collar <= MAX_COLLAR
-            and self.coverage >= MIN_COVERAGE
             and self.strays <= MAX_STRAYS
+            and self.coverage >= MIN_COVERAGE
         )
 
     @property
     def score(self) -> float:
-        return (
-            sum(self.support) / 2 + 0.5 * self.coverage - self.collar - 3 * self.beyond - 2 * self.level
-        )  # faint image shows most of the edges
+        seen = (sum(self.support) + self.ends + self.coverage) / 2
+        # the faintest image shows the edges best, unless noise comes with it
+        return seen - self.collar - 3 * self.beyond - 2 * self.level
 
 
 def find_sector(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> Sector | None:
     """Find the fan of a phased or curved array in scan-converted frames, apex above.
 
-    A fan is reported only where all of this holds (otherwise a wrong geometry would spoil every frame):
-    two straight edges that open by 15 to 160 degrees, each leaning outwards by at least 4; image ends at the
-    edge along at least 20 % of either and 60 % of both together; at most 6 % of the image lies beyond
-    the fan, and at most 30 % of a narrow strip along the outside of the edges is filled; image fills at least 40 % of
-    the fan. Overlays smaller than about 1 % of the frame (ECG trace, text, depth marks) do not count as image, nor do
-    those that do not touch the fan.
+    A fan is reported only where all of this holds, at some brightness level between background and image:
+
+    - two straight edges lean outwards by 6 to 78 degrees each, open by 20 at least, about an axis within 10 of upright;
+    - image ends within a pixel or so of the edge along at least 12 % of either edge, and the fractions of the left
+      edge, of the right edge, and of the beams that last to the bottom arc (or the frame) sum to 0.95 at least (2 for
+      edges that lean by more than 65 degrees);
+    - at most 3 % of the image lies beyond the fan, at most 7 % of a strip along the outside of the edges is bright, and
+      at most 35 % of everything bright in the frame lies outside the fan;
+    - image fills 40 % of the fan, ``r_min`` is at most three quarters of ``r_max``, and the fan is a quarter of the
+      frame deep.
+
+    Overlays thinner than about 1 % of the frame (ECG trace, text, depth marks) do not count as image; larger ones only
+    where they touch it. A frame under 64 pixels high or wide is refused.
 
     Where the arc at the bottom is cut off, or too dark to be seen, ``r_max`` is the farthest image inside the fan.
 
@@ -145,39 +160,46 @@ def candidate_fits(frames_db: np.ndarray, floor_db: float, aspect: float) -> lis
 
 def fit_fan(bright: np.ndarray, aspect: float, level: float) -> Fit | None:
     """The best fan in a mask of bright pixels ``(H, W)``, or None where no two edges make one."""
-    factor = max(1, math.ceil(max(bright.shape) / COARSE_SIZE))
-    density = ndimage.uniform_filter(block_mean(bright, factor), 5, mode="nearest")
-    filled = density > 0.5
+    factor = math.ceil(max(bright.shape) / COARSE_SIZE)
+    filled = ndimage.uniform_filter(block_mean(bright, factor), 5, mode="nearest") > 0.5
     component = largest_component(filled)
-    if component.sum() < 0.04 * component.size:
+    if component.mean() < 0.04:
         return None
-    pitch = (factor * aspect, float(factor))
-    lines = best_pair(component, pitch)
-    if lines is None:
+    pair = best_pair(component, (factor * aspect, float(factor)))
+    if pair is None:
         return None
-    # the mask's pixel (0, 0) is centred on frame pixel (factor - 1) / 2
+    # the coarse mask's pixel (0, 0) is centred on the frame's pixel (factor - 1) / 2
     corner = (factor - 1) / 2
-    lines = tuple(shifted(line, corner, corner * aspect) for line in lines)
     fine = ndimage.uniform_filter(bright.astype(np.float32), 3, mode="nearest") > 0.5
-    near = np.kron(ndimage.binary_dilation(component, iterations=2), np.ones((factor, factor), bool))
-    fine &= near[: bright.shape[0], : bright.shape[1]]
-    left = refine_line(lines[0], *boundary_points(fine, "lu"), aspect, 3.0 * factor)
-    right = refine_line(lines[1], *boundary_points(fine, "ru"), aspect, 3.0 * factor)
+    fine &= enlarged(ndimage.binary_dilation(component, iterations=2), factor, bright.shape)
+    left, right = (
+        refine_line(shifted(line, corner, corner * aspect), *boundary_points(fine, directions), aspect, 3.0 * factor)
+        for line, directions in zip(pair, ("lu", "ru"), strict=True)
+    )
     leans = (-left.angle, right.angle)
     if min(leans) < MIN_LEAN_RAD or max(leans) > MAX_LEAN_RAD or sum(leans) < MIN_OPENING_RAD:
         return None
     if abs(left.angle + right.angle) / 2 > MAX_TILT_RAD:
         return None
     apex_x, apex_y = intersection(left, right)
-    radii = find_radii(component, fine, apex_x, apex_y, left.angle, right.angle, aspect, factor)
-    if radii is None:
+    image = fine | enlarged(ndimage.binary_erosion(component, iterations=2), factor, bright.shape)
+    image = ndimage.binary_fill_holes(image)
+    opened = ndimage.binary_opening(component, np.ones((7, 7)))
+    thick = image & enlarged(ndimage.binary_dilation(opened, iterations=2), factor, bright.shape)
+    opening = (left.angle, right.angle)
+    radius, angle = polar_coordinates(Sector(apex_x, apex_y, 0.0, 1.0, *opening, aspect), bright.shape)
+    radii = find_radii(image, thick, radius, angle, opening, tolerance=1.5 * factor)
+    if radii is None or radii.r_min > MAX_RADIUS_RATIO * radii.r_max:
         return None
-    sector = Sector(apex_x, apex_y, *radii, left.angle, right.angle, aspect)
-    if sector.r_min > MAX_RADIUS_RATIO * sector.r_max or sector.r_max - sector.r_min < MIN_DEPTH * min(
-        bright.shape[0] * aspect, bright.shape[1]
-    ):
+    if radii.r_max - radii.r_min < MIN_DEPTH * min(bright.shape[0] * aspect, bright.shape[1]):
         return None
-    return judge(sector, (left, right), component, filled, factor, level)
+    sector = Sector(apex_x, apex_y, radii.r_min, radii.r_max, *opening, aspect)
+    support = (edge_support(left, sector, fine, "lu"), edge_support(right, sector, fine, "ru"))
+    return judge(sector, (left, right), support, radii.ends, component, filled, factor, level)
+
+
+def enlarged(mask: np.ndarray, factor: int, shape: tuple[int, ...]) -> np.ndarray:
+    return np.kron(mask, np.ones((factor, factor), bool))[: shape[0], : shape[1]]
 
 
 def block_mean(mask: np.ndarray, factor: int) -> np.ndarray:
@@ -229,93 +251,52 @@ def best_pair(component: np.ndarray, pitch: tuple[float, float]) -> tuple[Line, 
     return best
 
 
-def find_radii(
-    component: np.ndarray,
-    fine: np.ndarray,
-    apex_x: float,
-    apex_y: float,
-    angle_min: float,
-    angle_max: float,
-    aspect: float,
-    factor: int,
-) -> tuple[float, float] | None:
-    """``(r_min, r_max)`` of the image between two angles, in columns."""
-    whole = Sector(apex_x, apex_y, 0.0, 1e9, angle_min, angle_max, aspect)
-    radius, angle = polar_coordinates(whole, fine.shape)
-    solid = np.kron(component, np.ones((factor, factor), bool))[: fine.shape[0], : fine.shape[1]]
-    solid = ndimage.binary_fill_holes(fine | ndimage.binary_erosion(solid, iterations=2 * factor))
-    inside = (angle > angle_min) & (angle < angle_max)
-    if not (solid & inside).any():
-        return None
-    # first radius at which image fills a good part of the arc
-    bin_of = radius[inside].astype(int)
-    total = np.bincount(bin_of)
-    filled = np.bincount(bin_of, weights=solid[inside], minlength=len(total))
-    started = np.nonzero(filled > 0.25 * np.maximum(total, 1))[0]
-    if len(started) == 0:
-        return None
-    r_min = float(started[0])
-    # last radius along each of 96 beams; a beam that leaves the frame first says nothing about the arc
-    beams = 96
-    beam_of = ((angle - angle_min) / (angle_max - angle_min) * beams).astype(int)
-    rows, columns = np.nonzero(solid & inside)
-    last = np.zeros(beams)
-    np.maximum.at(last, beam_of[rows, columns], radius[rows, columns] + 0.5)
-    frame_end = np.zeros(beams)
-    np.maximum.at(frame_end, beam_of[inside], radius[inside])
-    seen = last > 0
-    cut = last > frame_end - 2.0
-    arc = last[seen & ~cut]
-    farthest = float(np.quantile(last[seen], 0.98))
-    if len(arc) > 0:
-        tolerance = 1.5 * factor
-        near = np.abs(arc[:, None] - arc[None, :]) < tolerance
-        beyond = (last[seen][None, :] > arc[:, None] + tolerance).sum(axis=1)
-        votes = near.sum(axis=1) - 2.0 * beyond
-        best = int(np.argmax(votes))
-        if near[best].sum() >= 0.12 * beams and beyond[best] <= 0.15 * beams:
-            return r_min, max(float(np.median(arc[near[best]])), r_min + 1)
-    return r_min, max(farthest, r_min + 1)
+def edge_support(line: Line, sector: Sector, fine: np.ndarray, directions: str) -> float:
+    """Fraction of an edge, inside the frame, along which the image's boundary lies on it."""
+    height, width = fine.shape
+    step = 2.0
+    along = np.arange(sector.r_min, sector.r_max, step)
+    row = (sector.apex_y + along * math.cos(line.angle)) / sector.aspect
+    column = sector.apex_x + along * math.sin(line.angle)
+    in_frame = (row > 0) & (row < height - 1) & (column > 1) & (column < width - 2)
+    if not in_frame.any():
+        return 0.0
+    rows, columns = boundary_points(fine, directions)
+    x, y = columns, rows * sector.aspect
+    on_line = np.abs(line.outside(x, y)) < max(1.0, max(fine.shape) / 400)
+    at = (np.hypot(x - sector.apex_x, y - sector.apex_y)[on_line] - sector.r_min) / step
+    found = np.bincount(at[(at >= 0) & (at < len(along))].astype(int), minlength=len(along))
+    return float((found[in_frame] > 0).mean())
 
 
 def judge(
-    sector: Sector, lines: tuple[Line, Line], component: np.ndarray, filled: np.ndarray, factor: int, level: float
+    sector: Sector,
+    lines: tuple[Line, Line],
+    support: tuple[float, float],
+    ends: float,
+    component: np.ndarray,
+    filled: np.ndarray,
+    factor: int,
+    level: float,
 ) -> Fit:
-    """Measure the evidence for a fan on the coarse masks: the image, and all bright areas."""
-    corner = (factor - 1) / 2
-    rows, columns = boundary_points(component, "lru")
-    x, y = columns * factor + corner, (rows * factor + corner) * sector.aspect
+    """Measure what lies outside the fan on the coarse masks: of the image, and of all bright areas."""
+    corner, margin = (factor - 1) / 2, 2.0 * factor
+    y = (np.arange(component.shape[0])[:, None] * factor + corner) * sector.aspect
+    x = np.arange(component.shape[1])[None, :] * factor + corner
+    outside = np.maximum(lines[0].outside(x, y), lines[1].outside(x, y))
     radius = np.hypot(x - sector.apex_x, y - sector.apex_y)
-    height, width = component.shape
-    support = []
-    for line in lines:
-        steps = np.arange(sector.r_min, sector.r_max, 2.0 * factor)
-        at_x = sector.apex_x + steps * math.sin(line.angle)
-        at_y = sector.apex_y + steps * math.cos(line.angle)
-        inside = (
-            (at_x >= factor) & (at_x < (width - 1) * factor) & (at_y >= 0) & (at_y < height * factor * sector.aspect)
-        )
-        on_line = np.abs(line.outside(x, y)) < 2.0 * factor
-        found = np.bincount(
-            ((radius[on_line] - sector.r_min) / (2.0 * factor)).clip(0).astype(int), minlength=len(steps)
-        )
-        support.append(float((found[: len(steps)][inside] > 0).mean()) if inside.any() else 0.0)
-    y_grid = (np.arange(height)[:, None] * factor + corner) * sector.aspect
-    x_grid = np.arange(width)[None, :] * factor + corner
-    outside = np.maximum(lines[0].outside(x_grid, y_grid), lines[1].outside(x_grid, y_grid))
-    r_grid = np.hypot(x_grid - sector.apex_x, y_grid - sector.apex_y)
-    fan = (outside <= 0) & (r_grid >= sector.r_min) & (r_grid <= sector.r_max)
-    # overlays are often glued to the fan near its apex and below its arc; the edges are what is judged
-    margin = 2.0 * factor
-    deep = (r_grid > sector.r_min + 0.1 * (sector.r_max - sector.r_min)) & (r_grid <= sector.r_max)
-    collar = (outside > margin) & (outside < margin + 0.08 * sector.r_max) & deep & (y_grid > sector.apex_y)
-    grown = (outside <= margin) & (r_grid >= sector.r_min - margin) & (r_grid <= sector.r_max + margin)
+    fan = (outside <= 0) & (radius >= sector.r_min) & (radius <= sector.r_max)
+    grown = (outside <= margin) & (radius >= sector.r_min - margin) & (radius <= sector.r_max + margin)
+    # vendor marks sit close to the apex; the strip starts below them
+    deep = (radius > sector.r_min + 0.1 * (sector.r_max - sector.r_min)) & (radius <= sector.r_max)
+    collar = (outside > margin) & (outside < margin + 0.08 * sector.r_max) & deep & (y > sector.apex_y)
     return Fit(
         sector=sector,
-        support=(support[0], support[1]),
+        support=support,
+        ends=ends,
         beyond=float((component & ~grown).sum() / component.sum()),
         collar=float(filled[collar].mean()) if collar.any() else 1.0,
-        coverage=float(component[fan].mean()) if fan.any() else 0.0,
         strays=float((filled & ~grown).sum() / filled.sum()),
+        coverage=float(component[fan].mean()) if fan.any() else 0.0,
         level=level,
     )
