@@ -165,3 +165,13 @@ def test_progress_is_silent_without_a_terminal_and_when_quiet(monkeypatch):
     with frame_progress("scan.h5", 10, quiet=True) as update:
         assert update is None
     assert sys.stderr.getvalue() == ""
+
+
+def test_nobody_reading_on_is_no_error(tmp_path):
+    for index in range(6):
+        write(tmp_path / f"{index:02d}.h5", {"x": fan_frames(1, 24, 24)})
+    program = [sys.executable, "-c", "from usdehaze.cli import main; main()", "info", str(tmp_path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""

@@ -153,3 +153,25 @@ def test_real_channel_data_are_refused(data_dir):
 def test_real_dicom_files_are_refused_in_one_line(data_dir):
     for path in sorted((data_dir / "dicom").rglob("*.dcm")):
         refused(path, "not")
+
+
+def test_a_compression_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=fan_frames(), compression="gzip")
+    monkeypatch.setattr("usdehaze.io.h5.h5py.h5z.filter_avail", lambda code: False)
+    refused(path, "'x' is compressed with deflate (HDF5 filter 1), which is not installed; pip install hdf5plugin")
+
+
+def test_a_damaged_file_is_refused_or_read_but_never_anything_else(tmp_path):
+    rng = np.random.default_rng(0)
+    whole = np.frombuffer(write(tmp_path / "whole.h5", {"g/x": fan_frames(2, 24, 24)}).read_bytes(), np.uint8)
+    for _ in range(60):
+        damaged = whole.copy()
+        damaged[rng.integers(8, 1500, 6)] = rng.integers(0, 256, 6)
+        path = tmp_path / "damaged.h5"
+        path.write_bytes(damaged.tobytes())
+        try:
+            open_cine(path)
+        except InputError as error:
+            assert "\n" not in str(error)

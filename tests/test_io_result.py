@@ -162,7 +162,7 @@ def test_a_result_is_not_taken_for_a_scan_but_its_input_can_be(tmp_path):
         (lambda f: f.__delitem__("haze"), "no dataset 'haze'"),
         (lambda f: f.attrs.__setitem__("format", "else"), "is not a usdehaze-result file; expected a file written by"),
         (lambda f: f.attrs.__setitem__("format_version", 2), "of format version 2; expected version 1"),
-        (lambda f: f.attrs.__setitem__("dynamic_range_db", -6.0), "dynamic_range_db is -6; expected a positive"),
+        (lambda f: f.attrs.__setitem__("dynamic_range_db", -6.0), "dynamic_range_db is -6.0; expected a positive"),
         (lambda f: f["tissue"].__setitem__((1, 2, 3), np.nan), "dataset 'tissue' holds values that are not numbers"),
         (lambda f: f["geometry"].attrs.__delitem__("kind"), "group geometry cannot be used"),
         (lambda f: f["geometry/sector"].attrs.__setitem__("r_max", 0.1), "radii must satisfy"),

@@ -80,7 +80,8 @@ class Source:
         sha256: hash of the whole source file, hex ("" in memory).
         dataset: path of the dataset inside an HDF5 file.
         layout: what the reader recognised, for instance "HDF5 dataset" or "usdehaze simulation".
-        units: how stored values became dB: "dB", "8-bit", "envelope", "I/Q".
+        units: how stored values became dB: "dB", "8-bit", "grey" (levels of another
+            full scale), "envelope", "I/Q".
         assumptions: what had to be assumed, one sentence each; shown by ``info`` and kept in the result.
         first_frame: index in the source of the first frame held; frame streams are seeded with it.
     """

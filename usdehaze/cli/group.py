@@ -82,8 +82,8 @@ class UsdehazeGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click ends quietly when nobody reads on: usdehaze info scans | head
         except Exception as error:
             settings_of(ctx).report(error)
             ctx.exit(SOME_FAILED)

@@ -120,10 +120,11 @@ class _Worker:
         if self.dehazer is None:
             self.dehazer = self._load()
         try:
-            self._dehaze(self.dehazer, cine, job)
+            made = self._dehaze(self.dehazer, cine, job)
         except Exception as error:
             self.settings.report(error, job.scan)
             return False
+        self.settings.say(f"{job.scan} -> {made}")
         return True
 
     def _open(self, job: Job, reading: dict[str, Any]) -> Cine:
@@ -141,7 +142,8 @@ class _Worker:
 
         return Dehazer.from_pretrained(**self.model)
 
-    def _dehaze(self, dehazer: Dehazer, cine: Cine, job: Job) -> None:
+    def _dehaze(self, dehazer: Dehazer, cine: Cine, job: Job) -> str:
+        """Writes the job's files and tells which."""
         from usdehaze.io import write_result
 
         started = time.monotonic()
@@ -155,4 +157,4 @@ class _Worker:
 
             write_preview(job.preview, result, self.preview, overwrite=self.overwrite)
             made += f", {job.preview}"
-        self.settings.say(f"{job.scan} -> {made} ({len(cine.frames)} frames in {seconds:.1f} s)")
+        return f"{made} ({len(cine.frames)} frames in {seconds:.1f} s)"

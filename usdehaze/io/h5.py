@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import h5py
 import numpy as np
@@ -57,6 +57,10 @@ def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:
         node = node[part]
     if not isinstance(node, h5py.Dataset):
         raise InputError(path, f"{name!r} is not a dataset", advice="see what is in it with: usdehaze info")
+    try:
+        _ = node.dtype
+    except (TypeError, ValueError) as error:
+        raise InputError(path, f"dataset {name!r} holds a type that is not read ({error})", "numbers") from error
     check_storage(node, path)
     return node
 
@@ -77,12 +81,12 @@ def check_storage(dataset: h5py.Dataset, path: object) -> None:
     filters = dataset.id.get_create_plist()
     for index in range(filters.get_nfilters()):
         code, _, _, label = filters.get_filter(index)
-        if not h5py.h5z.filter_avail(code):
+        if not _filter_available(code):
             label = label.decode(errors="replace") or "a filter"
             raise InputError(
                 path,
                 f"dataset {name!r} is compressed with {label} (HDF5 filter {code}), which is not installed",
-                advice="rewrite it with gzip, for instance with h5repack",
+                advice="pip install hdf5plugin",
             )
     declared, stored = int(dataset.size) * dataset.dtype.itemsize, int(dataset.id.get_storage_size())
     if stored == 0:
@@ -94,6 +98,13 @@ def check_storage(dataset: h5py.Dataset, path: object) -> None:
             f"dataset {name!r} declares {declared / 1e9:.3g} GB but stores {stored / 1e9:.3g} GB",
             "a scan, stored in chunks of at most 1 GB",
         )
+
+
+def _filter_available(code: int) -> bool:
+    if not h5py.h5z.filter_avail(code):
+        with suppress(ImportError):
+            import hdf5plugin  # noqa: F401  (brings Blosc, Zstandard, LZ4, ... where it is installed)
+    return h5py.h5z.filter_avail(code)
 
 
 def check_memory(shape: tuple[int, int, int], path: object) -> None:

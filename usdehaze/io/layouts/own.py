@@ -40,16 +40,20 @@ def recognise_simulation(file: h5py.File, path: object, dataset: str | None) -> 
 def check_version(file: h5py.File, path: object) -> None:
     """Refuses files that a later usdehaze wrote in a format this one does not know."""
     version = file.attrs.get("format_version")
-    if version is None or int(version) != FORMAT_VERSION:
+    if text(version) != str(FORMAT_VERSION):
         found = f"is a {text(file.attrs['format'])} file of format version {version}"
         raise InputError(path, found, f"version {FORMAT_VERSION}", "read it with the usdehaze that wrote it")
 
 
 def read_dynamic_range(file: h5py.File, path: object) -> float:
     """The root attribute ``dynamic_range_db``, dB."""
-    value = float(np.asarray(file.attrs.get("dynamic_range_db", np.nan)).reshape(-1)[0])
+    stored = text(file.attrs.get("dynamic_range_db", "missing"))
+    try:
+        value = float(stored)
+    except ValueError:
+        value = np.nan
     if not (np.isfinite(value) and value > 0):
-        raise InputError(path, f"attribute dynamic_range_db is {value:g}", "a positive number of dB")
+        raise InputError(path, f"attribute dynamic_range_db is {stored}", "a positive number of dB")
     return value
 
 

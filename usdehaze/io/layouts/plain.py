@@ -54,12 +54,15 @@ def _look_through(file: h5py.File) -> tuple[dict[str, str], dict[str, str], list
     def visit(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if not isinstance(node, h5py.Dataset):
             return
-        shape = node.shape or ()
-        frame_like = len(shape) in (2, 3) and is_numeric(node.dtype) and (min(shape[-2:]) >= MIN_SIDE or 0 in shape)
+        try:
+            shape, dtype = node.shape or (), node.dtype
+        except (TypeError, ValueError):  # a type that numpy does not know
+            return
+        frame_like = len(shape) in (2, 3) and is_numeric(dtype) and (min(shape[-2:]) >= MIN_SIDE or 0 in shape)
         if frame_like:
-            candidates[name] = f"{shape} {node.dtype}"
-        elif len(shape) > 1 and is_numeric(node.dtype):
-            others[name] = f"{shape} {node.dtype}"
+            candidates[name] = f"{shape} {dtype}"
+        elif len(shape) > 1 and is_numeric(dtype):
+            others[name] = f"{shape} {dtype}"
 
     def visit_link(name: str, link: object) -> None:
         if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
