@@ -23,7 +23,7 @@ def open_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     try:
         with _open(path) as file:
             yield file
-    except (OSError, RuntimeError, KeyError) as error:
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # the last two: types h5py cannot map
         reason = str(error).split("\n")[0]
         raise InputError(path, f"cannot be read as HDF5 ({reason})", advice="the file may be cut off or damaged") from (
             error
@@ -57,10 +57,6 @@ def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:
         node = node[part]
     if not isinstance(node, h5py.Dataset):
         raise InputError(path, f"{name!r} is not a dataset", advice="see what is in it with: usdehaze info")
-    try:
-        _ = node.dtype
-    except (TypeError, ValueError) as error:
-        raise InputError(path, f"dataset {name!r} holds a type that is not read ({error})", "numbers") from error
     check_storage(node, path)
     return node
 
