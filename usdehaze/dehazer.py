@@ -58,6 +58,8 @@ class Settings:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
 
 
+CUDA_CHUNK = 16  # samples in one network pass on a GPU, always: kernels, and so last bits, depend on it
+
 PRESETS = {
     "fast": Settings(),
     "paper": Settings(preset="paper", guidance="pigdm", sampler="euler-maruyama", steps=600),
@@ -107,7 +109,7 @@ class Dehazer:
         tissue, haze: the two priors; ``GaussianNoise`` for haze gives the comparison without a haze prior.
         settings: see :class:`Settings`.
         device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
-        batch_size: frames worked on together, or "auto". Never changes a result.
+        batch_size: frames taken on at a time, or "auto". Never changes a result.
         precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX).
     """
 
@@ -126,8 +128,8 @@ class Dehazer:
         self.haze = haze.to(self.device) if isinstance(haze, Prior) else haze
         self.precision = precision
         self.grid = ModelGrid(*tissue.card["grid"])
-        cuda = self.device.type == "cuda"
-        self.batch_size = (16 if cuda else 2 * torch.get_num_threads()) if batch_size == "auto" else int(batch_size)
+        auto = CUDA_CHUNK if self.device.type == "cuda" else 2 * torch.get_num_threads()
+        self.batch_size = auto if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
             raise UsdehazeError(f"batch size must be at least 1, found {batch_size}")
 
@@ -233,7 +235,10 @@ class Dehazer:
             return self._sample(y[[b for b, _ in chosen]], seen, keys, dynamic_range_db)
 
         if self.device.type == "cuda":
-            out = torch.cat([run(jobs[i : i + self.batch_size]) for i in range(0, len(jobs), self.batch_size)])
+            padded = jobs + jobs[:1] * (-len(jobs) % CUDA_CHUNK)
+            with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+                chunks = [run(padded[i : i + CUDA_CHUNK]) for i in range(0, len(padded), CUDA_CHUNK)]
+            out = torch.cat(chunks)[: len(jobs)]
         else:
             out = torch.cat(list(_one_thread_each(lambda job: run([job]), jobs)))
         out = out.reshape(len(y), self.settings.samples, 2, *y.shape[1:])

@@ -26,7 +26,7 @@ def karras_sigmas(steps: int, sigma_min: float, sigma_max: float, rho: float = 5
 
 
 def paper_sigmas(steps: int, sigma: float = 25.0) -> list[float]:
-    """``beta_t = sqrt((sigma^(2t) - 1) / (2 ln sigma))`` at ``t = 1, (steps-1)/steps, .. 1/steps`` (the paper's SDE)."""
+    """``beta_t = sqrt((sigma^(2t) - 1) / (2 ln sigma))`` at ``t = 1, (steps-1)/steps, .. 1/steps`` (the paper)."""
     times = [(i + 1) / steps for i in reversed(range(steps))]
     return [math.sqrt(math.expm1(2 * t * math.log(sigma)) / (2 * math.log(sigma))) for t in times]
 

@@ -96,6 +96,7 @@ def train(
     shape: tuple[int, int] = (128, 128),
     every: int = 250,
     log: Callable[[str], None] = print,
+    clock: Callable[[float], None] | None = None,
 ) -> Path:
     """Trains a prior by denoising score matching and writes it, with checkpoints to go on from.
 
@@ -111,6 +112,7 @@ def train(
         precision: "fp32" or "bf16" (autocast).
         shape: depth and angle of the polar grid.
         every: steps between checkpoints.
+        clock: called with the seconds that each step took.
 
     Returns:
         Path of the finished weights.
@@ -141,6 +143,7 @@ def train(
         rate = lr * min(1.0, (step + 1) / 200, max(0.0, (steps - step) / max(cooldown, 1)))
         for group in optimiser.param_groups:
             group["lr"] = rate
+        started = time.monotonic()
         x0 = frames.draw(batch)
         sigma = draw_sigmas(batch, generator)
         x = x0 + sigma * torch.randn(x0.shape, generator=generator, device=device)
@@ -157,6 +160,8 @@ def train(
             for k, v in network.state_dict().items():
                 average[k].lerp_(v, 1 - keep)
         losses.append(float(loss.detach()))
+        if clock:
+            clock(time.monotonic() - started)
         if not math.isfinite(losses[-1]):
             raise FloatingPointError(f"training loss is {losses[-1]} at step {step}")
         if step % every == 0:
@@ -177,7 +182,7 @@ def train(
     )
     card["training"] = {
         "command": f"python -m usdehaze.priors.train {kind} --steps {steps} --cooldown {cooldown} --batch {batch} "
-        f"--lr {lr:g} --seed {seed} --precision {precision}",
+        f"--lr {lr:g} --pool {pool} --refresh {refresh} --seed {seed} --device {device} --precision {precision}",
         "steps": step, "frames": step * batch, "hours": round((spent + time.monotonic() - began) / 3600, 3),
         "hardware": _hardware(device), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
     }  # fmt: skip
@@ -243,6 +248,8 @@ def main() -> None:
     parser.add_argument("--cooldown", type=int, default=2500)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--pool", type=int, default=1024)
+    parser.add_argument("--refresh", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")

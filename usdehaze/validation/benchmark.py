@@ -40,8 +40,11 @@ ESTIMATORS = {
 class Decomposed(Protocol):
     """What a dehazer gives back: both ``(T, H, W)`` in dB."""
 
-    tissue: np.ndarray
-    haze: np.ndarray
+    @property
+    def tissue(self) -> np.ndarray: ...
+
+    @property
+    def haze(self) -> np.ndarray: ...
 
 
 Method = Callable[[Cine], Decomposed]
