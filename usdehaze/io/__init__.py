@@ -43,9 +43,6 @@ def open_cine(
     Example:
         >>> cine = open_cine("scan.h5", frames=slice(0, 30))  # doctest: +SKIP
     """
-    kind = kind_of(path)
-    if kind == "DICOM":
+    if kind_of(path) == "DICOM":
         raise InputError(path, "is a DICOM file, which is not read yet", "an HDF5 file")
-    if kind != "HDF5":
-        raise InputError(path, f"is not an HDF5 file ({kind})", "an HDF5 file")
     return read_hdf5(path, dataset, dynamic_range_db, frames, units)

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
+from usdehaze.io.detect import kind_of
 
 CHUNK_CACHE_BYTES = 256 * 2**20
 MAX_CHUNK_BYTES = 2**30
@@ -20,6 +21,9 @@ MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 :
 @contextmanager
 def open_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """Opens an HDF5 file for reading; what the HDF5 library stumbles over becomes an `InputError`."""
+    kind = kind_of(path)
+    if kind != "HDF5":
+        raise InputError(path, f"is not an HDF5 file ({kind})", "an HDF5 file")
     try:
         with _open(path) as file:
             yield file
