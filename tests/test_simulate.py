@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import torch
+
+from usdehaze.simulate import simulate_cine, training_frames
+from usdehaze.simulate.draw import Draw
+from usdehaze.simulate.haze import HazeScene
+from usdehaze.simulate.speckle import compress, point_spread
+from usdehaze.simulate.tissue import CAVITY, WALL, TissueScene
+
+
+def power(db):
+    return 10 ** (db / 10)
+
+
+def test_same_seed_gives_the_same_cine_and_another_seed_another():
+    a, b, c = simulate_cine(2, 5), simulate_cine(2, 5), simulate_cine(2, 6)
+    assert np.array_equal(a.hazy, b.hazy) and np.array_equal(a.labels, b.labels)
+    assert np.abs(a.hazy - c.hazy).mean() > 3
+
+
+def test_hazy_power_is_tissue_plus_haze_plus_interference():
+    # |t + h|^2 = |t|^2 + |h|^2 + 2 Re(t h*): never outside (|t| - |h|)^2 .. (|t| + |h|)^2, and equal on average.
+    cine = simulate_cine(4, 3, dynamic_range_db=110.0)
+    t, h, y = (np.sqrt(power(f.astype(np.float64))) for f in (cine.tissue, cine.haze, cine.hazy))
+    above = (y < 0.999) & (t < 0.999) & (h < 0.999)  # clear of full scale
+    assert np.all(y[above] <= (t + h)[above] * 1.0001 + 1e-5)
+    assert np.all(y[above] >= np.abs(t - h)[above] * 0.9999 - 1e-5)
+    assert (y**2)[above].sum() == pytest.approx((t**2 + h**2)[above].sum(), rel=0.05)
+
+
+def test_point_spread_keeps_power_and_widens_speckle():
+    draw = Draw(4, torch.Generator().manual_seed(0))
+    one = torch.ones(4, 1, 1)
+    iq = point_spread(draw.white(128, 128), 0.8 * one, 2.5 * one)
+    assert float(iq.abs().square().mean()) == pytest.approx(1.0, abs=0.05)
+
+    def correlation(shift, axis):
+        return float((iq * iq.roll(shift, axis).conj()).mean().abs())
+
+    # White noise through a Gaussian of deviation s decorrelates as exp(-d^2 / (4 s^2)).
+    assert correlation(3, 2) == pytest.approx(np.exp(-9 / (4 * 2.5**2)), abs=0.06)
+    assert correlation(1, 1) == pytest.approx(np.exp(-1 / (4 * 0.8**2)), abs=0.06)
+
+
+def test_fully_developed_speckle_has_rayleigh_envelope():
+    draw = Draw(8, torch.Generator().manual_seed(1))
+    one = torch.ones(8, 1, 1)
+    envelope = point_spread(draw.white(128, 128), 0.6 * one, 0.8 * one).abs()
+    assert float(envelope.mean() / envelope.std()) == pytest.approx(1.913, abs=0.04)  # sqrt(pi / (4 - pi))
+
+
+def test_compression_is_twenty_log_ten_and_stays_in_range():
+    iq = torch.tensor([1.0, 0.1, 10.0, 0.0]) * torch.exp(torch.tensor(0.7j))
+    assert compress(iq, 60.0).tolist() == pytest.approx([0.0, -20.0, 0.0, -60.0], abs=1e-4)
+
+
+def test_walls_are_brighter_than_cavities_and_haze_fills_cavities():
+    rises, contrasts = [], []
+    for seed in range(12):
+        cine = simulate_cine(1, 100 + seed)
+        wall, cavity = cine.labels == WALL, cine.labels == CAVITY
+        if min(wall.sum(), cavity.sum()) < 100:
+            continue
+        contrasts.append(cine.tissue[wall].mean() - cine.tissue[cavity].mean())
+        rises.append(cine.hazy[cavity].mean() - cine.tissue[cavity].mean())
+    assert len(contrasts) >= 8 and np.mean(contrasts) > 10 and np.mean(rises) > 5
+
+
+def test_speckle_follows_the_moving_tissue_and_haze_stays():
+    draw = Draw(1, torch.Generator().manual_seed(4))
+    scene = TissueScene(draw, cardiac=1.0)
+    scene.noise_db = scene.noise_db - 80
+    dark = torch.zeros_like(scene.electronics)
+    rest, _ = scene.moved(0.0, (0.0, 0.0), dark)
+    again, _ = scene.still()
+    assert float((rest.abs() - again.abs()).abs().mean() / again.abs().mean()) < 0.02
+    shifted, _ = scene.moved(0.0, (0.03, 0.0), dark)
+    a, b = (compress(f, 60.0)[0] for f in (rest, shifted))
+
+    def match(shift):
+        return float(torch.corrcoef(torch.stack([a[:, 20:108].flatten(), b.roll(-shift, 1)[:, 20:108].flatten()]))[0, 1])
+
+    assert max(match(s) for s in range(1, 12)) > match(0)  # the picture has moved to the right
+    cine = simulate_cine(2, 8)
+    assert np.corrcoef(cine.haze[0].ravel(), cine.haze[1].ravel())[0, 1] > 0.7
+
+
+def test_haze_is_strongest_near_the_probe_on_average():
+    haze = HazeScene(Draw(64, torch.Generator().manual_seed(2)), clear=0.0)
+    level = haze.amplitude.square().mean((0, 2))
+    assert float(level[10:40].mean()) > 3 * float(level[88:].mean())
+
+
+@pytest.mark.parametrize("kind", ["tissue", "haze"])
+def test_training_frames_are_model_units_and_seeded(kind):
+    a, b = (training_frames(kind, 4, torch.Generator().manual_seed(9)) for _ in range(2))
+    assert torch.equal(a, b) and a.shape == (4, 1, 128, 128)
+    assert 0 <= float(a.min()) and float(a.max()) <= 1 and float(a.std()) > 0.1
+
+
+def test_nonsense_is_refused():
+    with pytest.raises(ValueError, match="n_frames"):
+        simulate_cine(0)
+    with pytest.raises(ValueError, match="kind"):
+        training_frames("fog", 1, torch.Generator())
