@@ -196,5 +196,10 @@ def test_real_clips_are_read_with_their_sector(data_dir):
     assert (cine.source.dataset, cine.source.units, cine.geometry.found_by) == ("cine", "8-bit", "sector finder")
 
 
+def test_the_sector_does_not_depend_on_which_frames_are_read(data_dir):
+    path = data_dir / "echo-haze" / "clip-01.h5"
+    assert ud.open_cine(path, frames=slice(1, 2)).geometry == ud.open_cine(path).geometry
+
+
 def test_real_images_stored_with_labels_are_read_without_asking(data_dir):
     assert ud.open_cine(sorted((data_dir / "camus").glob("*.h5"))[0]).source.dataset == "image"

@@ -14,6 +14,8 @@ from usdehaze.io.h5 import check_memory, open_file
 from usdehaze.io.layouts import LAYOUTS, Found
 from usdehaze.io.units import Scale, find_scale
 
+SECTOR_FRAMES = 64  # frames that the sector finder looks at, spread over the dataset
+
 
 def read_hdf5(
     path: str | os.PathLike[str],
@@ -45,10 +47,10 @@ def read_hdf5(
         check_memory((stop - first, *found.shape[1:]), path)
         scale = find_scale(found, dynamic_range_db, units, path)
         frames_db = _read(found, scale, first, stop, path)
-    geometry, assumptions = found.geometry, scale.assumptions
-    if geometry is None:
-        geometry, note = _look_for_sector(frames_db, scale.dynamic_range_db)
-        assumptions += (note,)
+        geometry, assumptions = found.geometry, scale.assumptions
+        if geometry is None:
+            geometry, note = _look_for_sector(found, scale, frames_db, path)
+            assumptions += (note,)
     times = None if found.frame_times_s is None else found.frame_times_s[first:stop]
     source = Source(
         name=Path(path).name,
@@ -114,11 +116,21 @@ def _read(found: Found, scale: Scale, first: int, stop: int, path: object) -> np
     return frames_db
 
 
-def _look_for_sector(frames_db: np.ndarray, dynamic_range_db: float) -> tuple[Geometry, str]:
-    """Geometry of a frame about which the file says nothing, and the sentence that says so."""
+def _look_for_sector(found: Found, scale: Scale, frames_db: np.ndarray, path: object) -> tuple[Geometry, str]:
+    """Geometry of frames about which the file says nothing, and the sentence that says so.
+
+    Looks at frames from all over the dataset, so that the sector does not depend on which of them are processed.
+    """
     from usdehaze.geometry import find_sector
 
-    sector = find_sector(frames_db, -dynamic_range_db)
+    n_frames = found.shape[0]
+    if len(frames_db) != n_frames or n_frames > SECTOR_FRAMES:
+        chosen = np.unique(np.linspace(0, n_frames - 1, min(n_frames, SECTOR_FRAMES)).round().astype(int))
+        check_memory((len(chosen), *found.shape[1:]), path)
+        floor = -np.inf if scale.units == "dB" else 0
+        stored = (found.read(int(index)) for index in chosen)
+        frames_db = np.stack([scale.to_db(np.where(np.isfinite(frame), frame, floor)) for frame in stored])
+    sector = find_sector(frames_db, -scale.dynamic_range_db)
     if sector is None:
         return Cartesian(), "No geometry in the file and no sector found: the frames are taken as a rectangle."
     return (
