@@ -1,0 +1,20 @@
+"""Two small random priors on a 32 x 32 grid, saved as files: enough to run everything, no good for images."""
+
+import torch
+
+from usdehaze.priors.prior import Prior
+from usdehaze.priors.unet import FastUNet
+
+
+def write_tiny_priors(folder):
+    """Options of ``Dehazer.from_pretrained``: paths of the two priors, two steps, CPU."""
+    options = {"steps": 2, "device": "cpu"}
+    for seed, kind in enumerate(("tissue", "haze")):
+        torch.manual_seed(seed)
+        network = FastUNet(channels=(8, 16))
+        torch.nn.init.normal_(network.head[-1].weight, std=0.05)  # zero as made: the network would say nothing
+        numbers = {"data_mean": 0.4, "data_std": 0.25, "sigma_min": 0.01, "sigma_max": 8.0, "grid": [32, 32]}
+        path = folder / f"{kind}.safetensors"
+        Prior(network, {"name": f"tiny-{kind}", "kind": kind, **numbers}).save(path)
+        options[f"{kind}_prior"] = str(path)
+    return options

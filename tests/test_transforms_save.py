@@ -1,0 +1,94 @@
+"""SaveUltrasoundd: the file is the one ``write_result`` writes."""
+
+import numpy as np
+import pytest
+from _scans import fan_frames, write
+from _tiny_priors import write_tiny_priors
+from monai.data import DataLoader, Dataset, decollate_batch
+from monai.transforms import Compose, CopyItemsd, Flipd, ToTensord
+
+from usdehaze import Dehazer, open_cine
+from usdehaze.errors import InputError
+from usdehaze.io import read_result, write_result
+from usdehaze.transforms import (
+    DehazeUltrasoundd,
+    LoadUltrasoundd,
+    SaveUltrasoundD,
+    SaveUltrasoundd,
+    SaveUltrasoundDict,
+)
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    return {**write_tiny_priors(tmp_path_factory.mktemp("priors")), "samples": 2}
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("scans") / "fan.h5", {"cine": fan_frames(3)})
+
+
+def dehazing(options):
+    return [
+        LoadUltrasoundd("image", frames=slice(1, 3)),
+        CopyItemsd("image", names="tissue"),
+        DehazeUltrasoundd("tissue", haze_key="haze", std_key="std", **options),
+    ]
+
+
+def assert_same_results(path, other):
+    ours, theirs = read_result(path), read_result(other)
+    for name in ("input", "tissue", "haze", "std"):
+        assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
+    assert ours.cine.source == theirs.cine.source and ours.cine.geometry == theirs.cine.geometry
+    assert {k: v for k, v in ours.attrs.items() if k != "created"} == {
+        k: v for k, v in theirs.attrs.items() if k != "created"
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, scan, options):
+    path = tmp_path_factory.mktemp("expected") / "fan.dehazed.h5"
+    write_result(path, Dehazer.from_pretrained(**options).dehaze(open_cine(scan, frames=slice(1, 3))))
+    return path
+
+
+def test_the_file_is_the_one_write_result_writes(tmp_path, scan, options, expected):
+    save = SaveUltrasoundd("tissue", std_key="std", output_dir=tmp_path / "out")
+    made = Compose([*dehazing(options), save])({"image": scan})
+    assert made["tissue"].meta["saved_to"] == str(tmp_path / "out" / "fan.dehazed.h5")
+    assert_same_results(made["tissue"].meta["saved_to"], expected)
+    assert SaveUltrasoundD is SaveUltrasoundDict is SaveUltrasoundd
+
+
+def test_items_that_went_through_a_batch_are_saved_alike(tmp_path, scan, options, expected):
+    batch = next(iter(DataLoader(Dataset([{"image": scan}], Compose(dehazing(options))), batch_size=1)))
+    SaveUltrasoundd("tissue", std_key="std", output_dir=tmp_path)(decollate_batch(batch)[0])
+    assert_same_results(tmp_path / "fan.dehazed.h5", expected)
+
+
+def test_a_result_that_exists_is_kept_unless_told_otherwise(tmp_path, scan, options):
+    item = Compose(dehazing(options))({"image": scan})
+    SaveUltrasoundd("tissue", output_dir=tmp_path)(item)
+    with pytest.raises(InputError, match="exists already"):
+        SaveUltrasoundd("tissue", output_dir=tmp_path)(item)
+    SaveUltrasoundd("tissue", output_dir=tmp_path, overwrite=True)(item)
+    assert read_result(tmp_path / "fan.dehazed.h5").std is None
+
+
+def test_what_is_no_result_of_dehazing_is_refused(tmp_path, scan, options):
+    save = SaveUltrasoundd("tissue", output_dir=tmp_path)
+    item = Compose(dehazing(options))({"image": scan})
+    with pytest.raises(InputError, match=r"fan.h5: no record of dehazing"):
+        save({**item, "tissue": item["image"]})
+    with pytest.raises(InputError, match="no record of dehazing"):
+        save(ToTensord("tissue", track_meta=False)(item))
+    with pytest.raises(InputError, match=r"\(Flip\) has moved its pixels"):
+        save(Flipd(["image", "tissue", "haze"], 1)(item))
+    with pytest.raises(InputError, match=r"shapes \[\(2, 64, 64\), \(1, 64, 64\), \(2, 64, 64\)\]"):
+        save({**item, "haze": item["haze"][:1]})
+    with pytest.raises(ValueError, match="one key"):
+        SaveUltrasoundd(["a", "b"])
+    assert SaveUltrasoundd("other", allow_missing_keys=True)(item).keys() == item.keys()
+    assert not list(tmp_path.iterdir())

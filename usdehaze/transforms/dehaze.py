@@ -1,0 +1,204 @@
+"""DehazeUltrasound: frames in dB become their tissue and, on request, haze and uncertainty."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from monai.config import KeysCollection, NdarrayOrTensor
+from monai.data import MetaTensor
+from monai.transforms import MapTransform, Transform
+from monai.utils import TransformBackends, convert_data_type, convert_to_dst_type, ensure_tuple_rep
+
+from usdehaze.cine import Cartesian, Geometry
+from usdehaze.dehazer import Dehazer
+from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.geometry import find_sector
+from usdehaze.transforms.meta import GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
+
+DEFAULT_DYNAMIC_RANGE_DB = 60.0
+
+
+class DehazeUltrasound(Transform):
+    """Takes the haze off ultrasound frames: ``(T, H, W)`` dB -> tissue ``(T, H, W)`` dB.
+
+    What comes back has the type, device and metadata of the input (float32 where the input is not floating point), and
+    the values of ``Dehazer.dehaze``: deterministic, whatever the batch size or the number of workers. The metadata of a
+    MetaTensor gain ``usdehaze``, the settings that made it, and the ``geometry`` that was used.
+
+    Geometry, the first of these that applies:
+
+    1. the argument ``geometry``;
+    2. the metadata written by `LoadUltrasound`. Where a spatial transform has changed the shape or the affine since,
+       that geometry no longer fits, and the frames are refused: dehaze first, or give ``geometry="find"``. (A transform
+       that moves pixels and tells the affine nothing, such as an elastic deformation, cannot be noticed.)
+    3. the sector finder, on the frames themselves; where it finds none, they are taken as a rectangle: rows near to
+       far, columns across the beams.
+
+    Args:
+        dehazer: a Dehazer of one's own. By default one is made by ``Dehazer.from_pretrained(**options)`` on first use
+            in each process, and never pickled: workers of a DataLoader, forked or spawned, load the priors themselves.
+            On CUDA with forked workers, CUDA must not have been used before in the parent process.
+        geometry: of the frames, or "find" for the sector finder; by default as above.
+        dynamic_range_db: dB between full scale and the floor; by default what the metadata say, else 60.
+        return_haze: return ``(tissue, haze)``.
+        return_std: also return the deviation of the tissue over posterior samples, dB, as last of the tuple; needs
+            ``samples`` of 2 or more.
+        options: of `usdehaze.Dehazer.from_pretrained`: preset, guidance, steps, seed, strength, samples, device,
+            batch_size, tissue_prior, haze_prior, ...
+
+    Raises:
+        TypeError: an option that ``from_pretrained`` does not know, or options beside a ``dehazer``.
+        UsdehazeError: ``return_std`` with one sample; when first called, options that cannot be used.
+        InputError: when called, for frames that are not 3-D, hold NaN or values outside ``[-dynamic_range_db, 0]``, or
+            whose geometry no longer fits.
+
+    Example:
+        >>> from usdehaze.simulate import simulate_cine
+        >>> from usdehaze.transforms import DehazeUltrasound
+        >>> hazy = simulate_cine(n_frames=1).hazy  # (1, 128, 128) float32, dB
+        >>> tissue, haze = DehazeUltrasound(return_haze=True, steps=20)(hazy)  # doctest: +SKIP
+    """
+
+    backend = [TransformBackends.TORCH, TransformBackends.NUMPY]  # noqa: RUF012 (MONAI's convention)
+
+    def __init__(
+        self,
+        dehazer: Dehazer | None = None,
+        geometry: Geometry | str | None = None,
+        dynamic_range_db: float | None = None,
+        return_haze: bool = False,
+        return_std: bool = False,
+        **options: Any,
+    ) -> None:
+        inspect.signature(Dehazer.from_pretrained).bind(**options)  # a misspelt option fails here, not in a worker
+        if dehazer is not None and options:
+            raise TypeError(f"options {', '.join(options)} have no effect on a dehazer that is made already")
+        if isinstance(geometry, str) and geometry != "find":
+            raise ValueError(f'geometry must be "find", a geometry, or None, found {geometry!r}')
+        samples = dehazer.settings.samples if dehazer is not None else options.get("samples", 1)
+        if return_std and samples < 2:
+            raise UsdehazeError(f"a deviation over posterior samples needs samples of at least 2, found {samples}")
+        self.geometry = geometry
+        self.dynamic_range_db = dynamic_range_db
+        self.return_haze = return_haze
+        self.return_std = return_std
+        self.options = options
+        self._given = dehazer
+        self._made: Dehazer | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    @property
+    def dehazer(self) -> Dehazer:
+        """The Dehazer at work, made now if need be."""
+        if self._given is not None:
+            return self._given
+        if self._made is None:
+            self._made = Dehazer.from_pretrained(**self.options)
+        return self._made
+
+    def __call__(self, img: NdarrayOrTensor) -> Any:
+        """
+        Args:
+            img: ``(T, H, W)`` dB in ``[-dynamic_range_db, 0]``; MetaTensor, Tensor or ndarray.
+
+        Returns:
+            Tissue, or the tuple asked for, each ``(T, H, W)`` dB.
+        """
+        if not isinstance(img, np.ndarray | torch.Tensor) or img.ndim != 3:
+            found = f"shape {tuple(img.shape)}" if hasattr(img, "shape") else type(img).__name__
+            raise InputError(name_of(img), found, "an array or tensor (T, H, W), frames on the channel axis")
+        meta = img.meta if isinstance(img, MetaTensor) else {}
+        known_range_db = meta.get("dynamic_range_db", DEFAULT_DYNAMIC_RANGE_DB)
+        span = float(known_range_db if self.dynamic_range_db is None else self.dynamic_range_db)
+        frames = convert_data_type(img, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+        cine = cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
+        cine = cine_of(img, frames, self._geometry_of(img, frames, span), span)
+        result = self.dehazer.dehaze(cine)
+        settings = {key: value for key, value in result.settings.items() if value is not None}
+        outputs = [result.tissue]
+        if self.return_haze:
+            outputs.append(result.haze)
+        if self.return_std and result.std is not None:
+            outputs.append(result.std)
+        floating = torch.is_floating_point(img) if isinstance(img, torch.Tensor) else img.dtype.kind == "f"
+        dtype = None if floating else torch.float32
+        converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in outputs]
+        for image in converted:
+            if isinstance(image, MetaTensor):
+                image.meta[SETTINGS] = dict(settings)
+                image.meta[GEOMETRY] = encode_geometry(cine.geometry, frames.shape[1:], image.affine)
+                image.meta["dynamic_range_db"] = span
+        return converted[0] if len(converted) == 1 else tuple(converted)
+
+    def _geometry_of(self, img: NdarrayOrTensor, frames: np.ndarray, span: float) -> Geometry:
+        known = geometry_in(img) if self.geometry is None else self.geometry
+        if known is not None and not isinstance(known, str):
+            return known
+        sector = find_sector(frames, -span)
+        return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
+
+
+class DehazeUltrasoundd(MapTransform):
+    """Dictionary version of `DehazeUltrasound`: tissue replaces the frames.
+
+    Args:
+        keys: keys of frames ``(T, H, W)`` in dB.
+        haze_key: where to put the haze, one new key for each of ``keys``; None leaves it out.
+        std_key: where to put the deviation of the tissue over posterior samples, likewise.
+        allow_missing_keys: skip keys that are missing instead of raising.
+        dehazer, geometry, dynamic_range_db, options: see `DehazeUltrasound`.
+
+    Raises:
+        ValueError: not one haze or deviation key for each key, or the same twice.
+        KeyError: when called, for a missing key, or a haze or deviation key that is there already.
+        TypeError, UsdehazeError, InputError: see `DehazeUltrasound`.
+
+    Example:
+        >>> from monai.transforms import Compose
+        >>> from usdehaze.transforms import DehazeUltrasoundd, LoadUltrasoundd
+        >>> steps = Compose([LoadUltrasoundd("image"), DehazeUltrasoundd("image", haze_key="haze")])
+        >>> sorted(steps({"image": "scan.h5"}))  # doctest: +SKIP
+        ['haze', 'image']
+    """
+
+    backend = DehazeUltrasound.backend
+
+    def __init__(
+        self,
+        keys: KeysCollection,
+        haze_key: Sequence[str] | str | None = None,
+        std_key: Sequence[str] | str | None = None,
+        allow_missing_keys: bool = False,
+        dehazer: Dehazer | None = None,
+        geometry: Geometry | str | None = None,
+        dynamic_range_db: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.haze_keys = ensure_tuple_rep(haze_key, len(self.keys))
+        self.std_keys = ensure_tuple_rep(std_key, len(self.keys))
+        new_keys = [key for key in (*self.haze_keys, *self.std_keys) if key is not None]
+        if len({*self.keys, *new_keys}) != len(self.keys) + len(new_keys):
+            raise ValueError(f"keys, haze_key and std_key must all differ, found {self.keys}, {haze_key}, {std_key}")
+        wanted = haze_key is not None, std_key is not None
+        self.dehaze = DehazeUltrasound(dehazer, geometry, dynamic_range_db, *wanted, **options)
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        d = dict(data)
+        for key, *new_keys in self.key_iterator(d, self.haze_keys, self.std_keys):
+            places = [key, *(new for new in new_keys if new is not None)]
+            for place in places[1:]:
+                if place in d:
+                    raise KeyError(f"Key `{place}` exists already; {type(self).__name__} does not overwrite it.")
+            made = self.dehaze(d[key])
+            d.update(zip(places, made if isinstance(made, tuple) else (made,), strict=True))
+        return d
+
+
+DehazeUltrasoundD = DehazeUltrasoundDict = DehazeUltrasoundd

@@ -1,0 +1,98 @@
+"""LoadUltrasound: a scan on disk becomes a MetaTensor of frames in dB."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+from monai.config import KeysCollection
+from monai.data import MetaTensor
+from monai.transforms import MapTransform, Transform
+from monai.utils import TransformBackends
+from torch import Tensor
+
+from usdehaze.io import open_cine
+from usdehaze.transforms.meta import meta_of
+
+
+class LoadUltrasound(Transform):
+    """Loads a scan: path -> ``(T, H, W)`` float32 in dB, 0 dB = full scale, floor = ``-dynamic_range_db``.
+
+    Frames lie on the channel axis, so that every 2-D MONAI transform acts on each frame. The metadata carry geometry,
+    dynamic range, frame times, provenance and an affine in mm: see `usdehaze.transforms.meta.meta_of`.
+
+    Only usdehaze's own readers are tried, so that what a reader has to say about a file reaches the caller.
+
+    Args:
+        dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
+        dynamic_range_db: dB between full scale and the floor; by default what the file says, else 60.
+        frames: which frames, as a slice without a step; all by default.
+
+    Raises:
+        InputError: when called, for a file that is missing or cannot be used. `monai.transforms.Compose` wraps it in a
+            RuntimeError whose ``__cause__`` it is.
+
+    Example:
+        >>> from usdehaze.transforms import LoadUltrasound
+        >>> frames = LoadUltrasound(frames=slice(0, 30))("scan.h5")  # doctest: +SKIP
+        >>> frames.shape, frames.meta["dynamic_range_db"]  # doctest: +SKIP
+        (torch.Size([30, 480, 640]), 60.0)
+    """
+
+    backend = [TransformBackends.NUMPY]  # noqa: RUF012 (MONAI's convention)
+
+    def __init__(
+        self, dataset: str | None = None, dynamic_range_db: float | None = None, frames: slice | None = None
+    ) -> None:
+        self.dataset = dataset
+        self.dynamic_range_db = dynamic_range_db
+        self.frames = frames
+
+    def __call__(self, filename: str | os.PathLike[str]) -> MetaTensor | Tensor:
+        """Returns a MetaTensor, or a plain tensor under ``monai.data.set_track_meta(False)``."""
+        path = Path(filename).expanduser()
+        cine = open_cine(path, dataset=self.dataset, dynamic_range_db=self.dynamic_range_db, frames=self.frames)
+        return MetaTensor.ensure_torch_and_prune_meta(cine.frames, meta_of(cine, path))
+
+
+class LoadUltrasoundd(MapTransform):
+    """Dictionary version of `LoadUltrasound`.
+
+    Args:
+        keys: keys whose values are paths; frames replace them.
+        dataset, dynamic_range_db, frames: see `LoadUltrasound`.
+        allow_missing_keys: skip keys that are missing instead of raising.
+
+    Raises:
+        InputError: when called, see `LoadUltrasound`.
+        KeyError: when called, for a missing key.
+
+    Example:
+        >>> from usdehaze.transforms import LoadUltrasoundd
+        >>> LoadUltrasoundd("image")({"image": "scan.h5"})["image"].shape  # doctest: +SKIP
+        torch.Size([60, 480, 640])
+    """
+
+    backend = LoadUltrasound.backend
+
+    def __init__(
+        self,
+        keys: KeysCollection,
+        dataset: str | None = None,
+        dynamic_range_db: float | None = None,
+        frames: slice | None = None,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.loader = LoadUltrasound(dataset, dynamic_range_db, frames)
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        d = dict(data)
+        for key in self.key_iterator(d):
+            d[key] = self.loader(d[key])
+        return d
+
+
+LoadUltrasoundD = LoadUltrasoundDict = LoadUltrasoundd

@@ -1,0 +1,141 @@
+"""What travels with the frames: a cine's geometry and provenance as MetaTensor metadata, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from monai.data import MetaTensor
+from monai.utils import ImageMetaKey, MetaKeys, TraceKeys
+
+from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector, Source
+from usdehaze.errors import InputError
+
+GEOMETRY = "geometry"
+SETTINGS = "usdehaze"
+_SOURCE_KEYS = {
+    "source_name": "name",
+    "source_sha256": "sha256",
+    "source_dataset": "dataset",
+    "source_layout": "layout",
+    "source_units": "units",
+}
+
+
+def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Metadata of a cine whose frames ``(T, H, W)`` become a MetaTensor with frames on the channel axis.
+
+    MONAI's own keys, for the two spatial dimensions ``(H, W)``: ``affine`` ``(3, 3)`` in mm (see `affine_of`),
+    ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
+    have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
+    float64, where known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
+    ``assumptions`` (one a line), ``first_frame``.
+
+    Every value is a number, a string or an array, so that scans of different kinds collate into one batch.
+    """
+    affine, shape = affine_of(cine.geometry), cine.frames.shape[1:]
+    meta: dict[str, Any] = {
+        MetaKeys.AFFINE: affine,
+        MetaKeys.ORIGINAL_AFFINE: affine.copy(),
+        MetaKeys.SPATIAL_SHAPE: np.asarray(shape),
+        MetaKeys.ORIGINAL_CHANNEL_DIM: 0,
+        ImageMetaKey.FILENAME_OR_OBJ: os.fspath(path),
+        GEOMETRY: encode_geometry(cine.geometry, shape, affine),
+        "dynamic_range_db": float(cine.dynamic_range_db),
+        "assumptions": "\n".join(cine.source.assumptions),
+        "first_frame": cine.source.first_frame,
+    }
+    meta |= {key: getattr(cine.source, field) for key, field in _SOURCE_KEYS.items()}
+    if cine.frame_times_s is not None:
+        meta["frame_times_s"] = np.asarray(cine.frame_times_s, np.float64)
+    return meta
+
+
+def affine_of(geometry: Geometry) -> np.ndarray:
+    """``(3, 3)`` float64 from pixel ``(row, column)`` to ``(z, x)`` in mm; the identity where no spacing is known.
+
+    Polar frames have none: their columns are angles.
+    """
+    affine = np.eye(3)
+    if isinstance(geometry, Cartesian) and geometry.spacing_m is not None:
+        affine[[0, 1], [0, 1]] = 1e3 * np.asarray(geometry.spacing_m)
+        affine[:2, 2] = 1e3 * np.asarray(geometry.origin_m)
+    return affine
+
+
+def encode_geometry(geometry: Geometry, shape: tuple[int, ...], affine: Any) -> str:
+    """A geometry as JSON, together with the frame shape ``(H, W)`` and the affine that it holds for."""
+    if isinstance(geometry, Polar):
+        fields: dict[str, Any] = {"kind": "polar"}
+        fields |= {name: np.asarray(axis, np.float64).tolist() for name, axis in asdict(geometry).items()}
+    else:
+        fields = {"kind": "cartesian", **asdict(geometry)}
+    fields["grid"] = {"shape": list(shape), "affine": np.asarray(affine, np.float64).tolist()}
+    return json.dumps(fields, default=float)
+
+
+def decode_geometry(text: str) -> tuple[Geometry, tuple[int, ...], np.ndarray]:
+    """What `encode_geometry` was given: geometry, frame shape ``(H, W)``, affine."""
+    fields = json.loads(text)
+    grid, kind = fields.pop("grid"), fields.pop("kind")
+    if kind == "polar":
+        geometry: Geometry = Polar(**{name: np.asarray(axis) for name, axis in fields.items()})
+    else:
+        spacing_m, sector = fields["spacing_m"], fields["sector"]
+        geometry = Cartesian(
+            None if spacing_m is None else (float(spacing_m[0]), float(spacing_m[1])),
+            (float(fields["origin_m"][0]), float(fields["origin_m"][1])),
+            None if sector is None else Sector(**sector),
+            fields["found_by"],
+        )
+    return geometry, tuple(grid["shape"]), np.asarray(grid["affine"])
+
+
+def geometry_in(image: Any) -> Geometry | None:
+    """The geometry in the metadata of frames ``(T, H, W)``; None where they carry none.
+
+    Raises:
+        InputError: a spatial transform has changed shape or affine since the geometry was written.
+    """
+    if not isinstance(image, MetaTensor) or GEOMETRY not in image.meta:
+        return None
+    geometry, shape, affine = decode_geometry(image.meta[GEOMETRY])
+    now = np.asarray(image.affine)
+    # a ten-thousandth of a pixel: flipping twice gives back the same affine but for rounding
+    same = now.shape == affine.shape and np.allclose(now, affine, rtol=0, atol=1e-4 * np.abs(np.diag(affine)[:2]).min())
+    if tuple(image.shape[1:]) == shape and same:
+        return geometry
+    by = ", ".join(str(step.get(TraceKeys.CLASS_NAME, "?")) for step in image.applied_operations)
+    raise InputError(
+        name_of(image),
+        f"a spatial transform{f' ({by})' if by else ''} has moved its pixels, and its geometry no longer fits",
+        advice="dehaze before spatial transforms, or find the sector in the frames as they are with geometry='find'",
+    )
+
+
+def name_of(image: Any) -> str:
+    """What to call these frames in an error: the source's file name, where it is known."""
+    meta = image.meta if isinstance(image, MetaTensor) else {}
+    return meta.get("source_name") or os.path.basename(str(meta.get(ImageMetaKey.FILENAME_OR_OBJ, ""))) or "frames"
+
+
+def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db: float) -> Cine:
+    """A cine of these frames ``(T, H, W)`` float32 dB, with what the metadata of ``image`` says about their source.
+
+    Raises:
+        InputError: frames of another shape, not finite, or outside ``[-dynamic_range_db, 0]``.
+    """
+    meta = image.meta if isinstance(image, MetaTensor) else {}
+    known = {field: str(meta[key]) for key, field in _SOURCE_KEYS.items() if key in meta}
+    assumptions = tuple(filter(None, str(meta.get("assumptions", "")).split("\n")))
+    source = Source(**known, assumptions=assumptions, first_frame=int(meta.get("first_frame", 0)))
+    times = meta.get("frame_times_s")
+    if times is not None and len(times) != len(frames):  # frames were picked since
+        times = None
+    try:
+        return Cine(frames, geometry, dynamic_range_db, None if times is None else np.asarray(times), source)
+    except ValueError as error:
+        raise InputError(name_of(image), str(error)) from error
