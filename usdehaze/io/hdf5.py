@@ -14,7 +14,8 @@ from usdehaze.io.h5 import check_memory, open_file
 from usdehaze.io.layouts import LAYOUTS, Found
 from usdehaze.io.units import Scale, find_scale
 
-SECTOR_FRAMES = 64  # frames that the sector finder looks at, spread over the dataset
+SECTOR_FRAMES = 64  # that the sector finder looks at, spread over the dataset
+SECTOR_BYTES = 2**30  # that these frames may fill
 
 
 def read_hdf5(
@@ -49,7 +50,7 @@ def read_hdf5(
         frames_db = _read(found, scale, first, stop, path)
         geometry, assumptions = found.geometry, scale.assumptions
         if geometry is None:
-            geometry, note = _look_for_sector(found, scale, frames_db, path)
+            geometry, note = _look_for_sector(found, scale, frames_db)
             assumptions += (note,)
     times = None if found.frame_times_s is None else found.frame_times_s[first:stop]
     source = Source(
@@ -116,7 +117,7 @@ def _read(found: Found, scale: Scale, first: int, stop: int, path: object) -> np
     return frames_db
 
 
-def _look_for_sector(found: Found, scale: Scale, frames_db: np.ndarray, path: object) -> tuple[Geometry, str]:
+def _look_for_sector(found: Found, scale: Scale, frames_db: np.ndarray) -> tuple[Geometry, str]:
     """Geometry of frames about which the file says nothing, and the sentence that says so.
 
     Looks at frames from all over the dataset, so that the sector does not depend on which of them are processed.
@@ -124,9 +125,9 @@ def _look_for_sector(found: Found, scale: Scale, frames_db: np.ndarray, path: ob
     from usdehaze.geometry import find_sector
 
     n_frames = found.shape[0]
-    if len(frames_db) != n_frames or n_frames > SECTOR_FRAMES:
-        chosen = np.unique(np.linspace(0, n_frames - 1, min(n_frames, SECTOR_FRAMES)).round().astype(int))
-        check_memory((len(chosen), *found.shape[1:]), path)
+    most = min(SECTOR_FRAMES, n_frames, max(1, SECTOR_BYTES // frames_db[0].nbytes))
+    if len(frames_db) != n_frames or n_frames > most:
+        chosen = np.linspace(0, n_frames - 1, most).round().astype(int)
         floor = -np.inf if scale.units == "dB" else 0
         stored = (found.read(int(index)) for index in chosen)
         frames_db = np.stack([scale.to_db(np.where(np.isfinite(frame), frame, floor)) for frame in stored])
