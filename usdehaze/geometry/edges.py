@@ -71,7 +71,7 @@ def candidate_lines(mask: np.ndarray, side: int, pitch: tuple[float, float], cou
         count: how many to return at most.
     """
     py, px = pitch
-    tolerance = 1.5 * px
+    tolerance, bin_width = 1.5 * px, 0.5 * px
     rows, columns = boundary_points(mask, "lu" if side == LEFT else "ru")
     if len(rows) == 0:
         return []
@@ -90,16 +90,15 @@ def candidate_lines(mask: np.ndarray, side: int, pitch: tuple[float, float], cou
         if not aligned.any():
             continue
         offsets = nx * x[aligned] + ny * y[aligned]
-        low, bins = offsets.min() - 3 * px, int((np.ptp(offsets) + 6 * px) / (0.5 * px)) + 1
-        votes = np.bincount(((offsets - low) / (0.5 * px)).astype(int), minlength=bins).astype(float)
+        low, bins = offsets.min() - 3 * px, int((np.ptp(offsets) + 6 * px) / bin_width) + 1
+        votes = np.bincount(((offsets - low) / bin_width).astype(int), minlength=bins).astype(float)
         # a line of unit length crosses |nx| / py rows and |ny| / px columns, with one boundary point at each
         length = np.convolve(votes, np.ones(7), "same") / (abs(nx) / py + abs(ny) / px)
-        inner = np.sort(nx * inner_x + ny * inner_y)
-        centres = low + (np.arange(bins) + 0.5) * 0.5 * px
-        beyond = (len(inner) - np.searchsorted(inner, centres + tolerance)) * inner_area
+        inner = ((nx * inner_x + ny * inner_y - low - tolerance) / bin_width).clip(0, bins).astype(int)
+        beyond = np.bincount(inner, minlength=bins + 1)[::-1].cumsum()[::-1][1:] * inner_area
         score = length - OUTSIDE_WEIGHT * beyond / extent
         best = int(np.argmax(score))
-        lines.append(Line(float(angle), float(centres[best]), side, float(score[best])))
+        lines.append(Line(float(angle), float(low + (best + 0.5) * bin_width), side, float(score[best])))
     lines.sort(key=lambda line: -line.score)
     chosen: list[Line] = []
     for line in lines:

@@ -65,13 +65,19 @@ def find_radii(
         return None
     cut = seen & (last > border - 2)
     r_max = float(np.quantile(last[seen], 0.98))
-    arc = last[seen & ~cut]
-    if len(arc) > 0:
-        near = np.abs(arc[:, None] - arc[None, :]) < tolerance
-        beyond = (last[None, :] > arc[:, None] + tolerance).sum(axis=1)
+    ends, arcs = last[seen], last[seen & ~cut]
+    if len(arcs) > 0:
+        # a beam that the frame cuts off just there agrees, but cannot propose: the frame's border is no arc
+        near = np.abs(arcs[:, None] - ends) < tolerance
+        beyond = (ends > arcs[:, None] + tolerance).sum(axis=1)
         best = int(np.argmax(near.sum(axis=1) - 2 * beyond))
-        if near[best].sum() >= MIN_ARC_SHARE * BEAMS and beyond[best] <= 0.15 * BEAMS:
-            r_max = float(np.median(arc[near[best]]))
+        on_arc = arcs[np.abs(arcs - arcs[best]) < tolerance]
+        if (
+            near[best].sum() >= MIN_ARC_SHARE * BEAMS
+            and len(on_arc) >= MIN_ARC_SHARE / 3 * BEAMS
+            and beyond[best] <= 0.15 * BEAMS
+        ):
+            r_max = float(np.median(on_arc))
     r_max = max(r_max, r_min + 1)
-    ends = cut | (np.abs(last - r_max) < tolerance + 0.01 * (r_max - r_min))
-    return Radii(r_min, r_max, float(ends.mean()))
+    complete = cut | (np.abs(last - r_max) < tolerance + 0.01 * (r_max - r_min))
+    return Radii(r_min, r_max, float(complete.mean()))

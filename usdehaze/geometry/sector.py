@@ -34,8 +34,9 @@ MIN_SUPPORT = 0.12
 MIN_BOTH_SUPPORT = 0.6
 MIN_EVIDENCE = 0.95
 MIN_EVIDENCE_WIDE = 2.0
+CERTAIN_EVIDENCE = 2.2
 MAX_BEYOND = 0.03
-MAX_COLLAR = 0.07
+MAX_COLLAR = 0.1
 MAX_STRAYS = 0.35
 MIN_COVERAGE = 0.4
 
@@ -49,7 +50,7 @@ class Fit:
         support: fraction of the left and of the right edge, inside the frame, where image ends at the edge.
         ends: fraction of the beams on which image lasts to the arc at the bottom or to the frame's border.
         beyond: fraction of the image that lies outside the fan.
-        collar: fraction of a strip along the outside of both edges that is bright.
+        collar: fraction of a strip along the outside of both edges that is bright, noise included.
         strays: fraction of all bright areas, whether they touch the image or not, that lies outside the fan.
         coverage: fraction of the fan, inside the frame, that holds image.
         level: brightness above which a pixel counted as image, fraction of the range.
@@ -93,7 +94,7 @@ def find_sector(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> 
     - image ends within a pixel or so of the edge along at least 12 % of either edge, and the fractions of the left
       edge, of the right edge, and of the beams that last to the bottom arc (or the frame) sum to 0.95 at least (2 for
       edges that lean by more than 65 degrees);
-    - at most 3 % of the image lies beyond the fan, at most 7 % of a strip along the outside of the edges is bright, and
+    - at most 3 % of the image lies beyond the fan, at most 10 % of a strip along the outside of the edges is bright, and
       at most 35 % of everything bright in the frame lies outside the fan;
     - image fills 40 % of the fan, ``r_min`` is at most three quarters of ``r_max``, and the fan is a quarter of the
       frame deep.
@@ -141,7 +142,7 @@ def polar_coordinates(sector: Sector, shape: tuple[int, int]) -> tuple[np.ndarra
 
 
 def candidate_fits(frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Fit]:
-    """The best fan at each brightness level, convincing or not."""
+    """The best fan at each brightness level, convincing or not; stops at one that leaves no doubt."""
     count, height, width = frames_db.shape
     if min(height, width) < SMALLEST:
         return []
@@ -155,13 +156,16 @@ def candidate_fits(frames_db: np.ndarray, floor_db: float, aspect: float) -> lis
         fit = fit_fan(bright, aspect, level)
         if fit is not None:
             fits.append(fit)
+            if fit.convincing and sum(fit.support) + fit.ends >= CERTAIN_EVIDENCE:
+                break
     return fits
 
 
 def fit_fan(bright: np.ndarray, aspect: float, level: float) -> Fit | None:
     """The best fan in a mask of bright pixels ``(H, W)``, or None where no two edges make one."""
     factor = math.ceil(max(bright.shape) / COARSE_SIZE)
-    filled = ndimage.uniform_filter(block_mean(bright, factor), 5, mode="nearest") > 0.5
+    density = ndimage.uniform_filter(block_mean(bright, factor), 5, mode="nearest")
+    filled = density > 0.5
     component = largest_component(filled)
     if component.mean() < 0.04:
         return None
@@ -195,7 +199,7 @@ def fit_fan(bright: np.ndarray, aspect: float, level: float) -> Fit | None:
         return None
     sector = Sector(apex_x, apex_y, radii.r_min, radii.r_max, *opening, aspect)
     support = (edge_support(left, sector, fine, "lu"), edge_support(right, sector, fine, "ru"))
-    return judge(sector, (left, right), support, radii.ends, component, filled, factor, level)
+    return judge(sector, (left, right), support, radii.ends, component, density, factor, level)
 
 
 def enlarged(mask: np.ndarray, factor: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -275,11 +279,12 @@ def judge(
     support: tuple[float, float],
     ends: float,
     component: np.ndarray,
-    filled: np.ndarray,
+    density: np.ndarray,
     factor: int,
     level: float,
 ) -> Fit:
     """Measure what lies outside the fan on the coarse masks: of the image, and of all bright areas."""
+    filled = density > 0.5
     corner, margin = (factor - 1) / 2, 2.0 * factor
     y = (np.arange(component.shape[0])[:, None] * factor + corner) * sector.aspect
     x = np.arange(component.shape[1])[None, :] * factor + corner
@@ -295,7 +300,7 @@ def judge(
         support=support,
         ends=ends,
         beyond=float((component & ~grown).sum() / component.sum()),
-        collar=float(filled[collar].mean()) if collar.any() else 1.0,
+        collar=float(density[collar].mean()) if collar.any() else 1.0,
         strays=float((filled & ~grown).sum() / filled.sum()),
         coverage=float(component[fan].mean()) if fan.any() else 0.0,
         level=level,
