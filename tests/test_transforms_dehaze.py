@@ -1,6 +1,7 @@
 """DehazeUltrasound and DehazeUltrasoundd: the Dehazer's own values, types kept, stale geometry refused, workers."""
 
 import copy
+import functools
 import json
 import pickle
 
@@ -58,6 +59,7 @@ def expected(scan, options):
     return result
 
 
+@functools.cache
 def rectangle(n_frames=2, seed=3):
     """Frames that no sector is found in, ``(T, 32, 32)`` float32 dB."""
     return simulate_cine(n_frames=n_frames, seed=seed, n_depth=32, n_angle=32).hazy
