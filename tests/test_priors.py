@@ -9,7 +9,7 @@ from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import training_frames
 
-CARD = {"name": "t", "kind": "tissue", "data_mean": 0.3, "data_std": 0.25, "sigma_min": 0.01, "sigma_max": 10.0, "grid": [16, 16]}
+CARD = {"name": "t", "kind": "tissue", "data_mean": 0.3, "data_std": 0.25, "grid": [16, 16]}
 
 
 def tiny() -> Prior:

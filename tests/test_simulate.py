@@ -79,7 +79,8 @@ def test_speckle_follows_the_moving_tissue_and_haze_stays():
     a, b = (compress(f, 60.0)[0] for f in (rest, shifted))
 
     def match(shift):
-        return float(torch.corrcoef(torch.stack([a[:, 20:108].flatten(), b.roll(-shift, 1)[:, 20:108].flatten()]))[0, 1])
+        pair = a[:, 20:108].flatten(), b.roll(-shift, 1)[:, 20:108].flatten()
+        return float(torch.corrcoef(torch.stack(pair))[0, 1])
 
     assert max(match(s) for s in range(1, 12)) > match(0)  # the picture has moved to the right
     cine = simulate_cine(2, 8)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from usdehaze.cine import Cine
-from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, Proximal, Rule
+from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, Rule, proximal
 from usdehaze.diffusion.observation import Additive, LogPower, Observation
 from usdehaze.diffusion.samplers import euler_maruyama, karras_sigmas, paper_sigmas, stochastic
 from usdehaze.diffusion.streams import Streams
@@ -271,7 +271,7 @@ class Dehazer:
 def _rule(settings: Settings) -> Rule:
     paper = settings.sampler == "euler-maruyama"
     rules: dict[str, Rule] = {
-        "proximal": Proximal(),
+        "proximal": proximal,
         "pigdm": PiGDM((0.93, 0.88) if paper else None),
         "dps": DPS(),
     }

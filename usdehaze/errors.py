@@ -24,3 +24,13 @@ class InputError(UsdehazeError):
         if advice:
             text += f"; {advice}"
         super().__init__(" ".join(text.split()))
+
+    def __reduce__(self) -> tuple:
+        return _rebuilt, (type(self), str(self))
+
+
+def _rebuilt(kind: type[InputError], text: str) -> InputError:
+    """Unpickles an error that a worker process raised."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, text)
+    return error

@@ -57,32 +57,23 @@ class Problem:
 Rule = Callable[[Problem, Tensor, Tensor, float, float], tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Proximal:
-    """Moves ``(x0, n0)`` to the most probable pair given ``y``, by Gauss-Newton; no back-propagation.
+def proximal(problem: Problem, x: Tensor, n: Tensor, sigma: float, step: float) -> tuple[Tensor, Tensor]:
+    """Moves ``(x0, n0)`` to its posterior mean given ``y``, the estimates' own errors taken as Gaussian.
 
-    With the estimates Gaussian about ``x0`` and ``n0``, a linear ``h`` makes one iteration exact: the mean of the
-    posterior. ``LogPower`` is close to linear after two.
+    No back-propagation. For linear models and Gaussian priors this is the exact posterior mean at this noise level.
     """
-
-    iterations: int = 2
-
-    def __call__(self, problem: Problem, x: Tensor, n: Tensor, sigma: float, step: float) -> tuple[Tensor, Tensor]:
-        x0, n0 = problem.tissue(x, sigma), problem.haze(n, sigma)
-        r2, q2 = problem.spread(sigma)
-        a, b = x0, n0
-        for _ in range(self.iterations):
-            hx, hn = problem.observation.derivatives(a, b)
-            residual = problem.y - problem.observation.predict(a, b) + hx * (a - x0) + hn * (b - n0)
-            total = r2 * hx**2 + q2 * hn**2 + problem.observation.variance(a, b)
-            pull = problem.seen * residual / total
-            a, b = x0 + r2 * hx * pull, n0 + q2 * hn * pull
-        return a, b
+    x0, n0 = problem.tissue(x, sigma), problem.haze(n, sigma)
+    r2, q2 = problem.spread(sigma)
+    a, b = problem.observation.explain(problem.y, x0, r2, n0, q2)
+    return x0 + problem.seen * (a - x0), n0 + problem.seen * (b - n0)
 
 
 @dataclass(frozen=True)
 class PiGDM:
     """Pseudo-inverse guidance: the gradient of ``log p(y | x0, n0)`` through both denoisers (true ``J^T v``).
+
+    For ``x ~ N(x0, r2)`` that gradient is ``(E[x | y] - x0) / r2``, whatever the observation model; for a linear one
+    it is the paper's ``A^T S^-1 e``.
 
     Args:
         scale: lambda and kappa of the paper, which adds ``lambda r2 J^T A^T S^-1 e`` to ``x`` at every step whatever
@@ -95,15 +86,14 @@ class PiGDM:
         with torch.enable_grad():
             x, n = x.detach().requires_grad_(), n.detach().requires_grad_()
             x0, n0 = problem.tissue(x, sigma), problem.haze(n, sigma)
-        a, b = x0.detach(), n0.detach()
         r2, q2 = problem.spread(sigma)
-        hx, hn = problem.observation.derivatives(a, b)
-        total = r2 * hx**2 + q2 * hn**2 + problem.observation.variance(a, b)
-        pull = problem.seen * (problem.y - problem.observation.predict(a, b)) / total
-        gx, gn = torch.autograd.grad((x0, n0), (x, n), (hx * pull, hn * pull))
+        a, b = problem.observation.explain(problem.y, x0.detach(), r2, n0.detach(), q2)
+        pulls = problem.seen * (a - x0.detach()) / r2, problem.seen * (b - n0.detach()) / q2
+        gx, gn = torch.autograd.grad((x0, n0), (x, n), pulls)
+        x0, n0 = x0.detach(), n0.detach()
         if self.scale is None:
-            return a + sigma**2 * gx, b + sigma**2 * gn
-        return a + self.scale[0] * r2 / step * gx, b + self.scale[1] * q2 / step * gn
+            return x0 + sigma**2 * gx, n0 + sigma**2 * gn
+        return x0 + self.scale[0] * r2 / step * gx, n0 + self.scale[1] * q2 / step * gn
 
 
 @dataclass(frozen=True)

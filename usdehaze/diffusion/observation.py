@@ -1,7 +1,8 @@
 """Observation models: how tissue ``x`` and haze ``n`` make the frame ``y``.
 
 Everything is in model units: 0 = floor, 1 = full scale (0 dB). A model gives ``h(x, n)``, its two pointwise
-derivatives, and the variance of ``y`` about ``h``; the guidance rules need nothing else.
+derivatives, the variance of ``y`` about ``h``, and what ``y`` tells of a pair known with Gaussian doubt; the guidance
+rules need nothing else.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ class Observation(Protocol):
     def variance(self, x: Tensor, n: Tensor) -> Tensor:
         """Variance of ``y`` about ``h(x, n)``."""
 
+    def explain(self, y: Tensor, x: Tensor, r2: float, n: Tensor, q2: float) -> tuple[Tensor, Tensor]:
+        """Posterior means of tissue and haze, in each pixel, given ``y`` and beforehand ``N(x, r2)``, ``N(n, q2)``."""
+
 
 @dataclass(frozen=True)
 class Additive:
@@ -45,6 +49,11 @@ class Additive:
 
     def variance(self, x: Tensor, n: Tensor) -> Tensor:
         return torch.full_like(x, self.std**2)
+
+    def explain(self, y: Tensor, x: Tensor, r2: float, n: Tensor, q2: float) -> tuple[Tensor, Tensor]:
+        """Exact: the posterior is Gaussian."""
+        pull = (y - x - n) / (r2 + q2 + self.std**2)
+        return x + r2 * pull, n + q2 * pull
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,31 @@ class LogPower:
         p = torch.exp(-self._nepers * (x - n).abs())
         dilogarithm = p * (1 + 0.645 * p * p)  # Li2(p) within 6 %
         return (self.std_db / self.dynamic_range_db) ** 2 + self.interference * 2 * dilogarithm / self._nepers**2
+
+    def explain(self, y: Tensor, x: Tensor, r2: float, n: Tensor, q2: float) -> tuple[Tensor, Tensor]:
+        """Either tissue made ``y`` and haze lies below, or the other way round; both cases weighed by their evidence.
+
+        Averaged over the phase between two echoes, their log power is that of the stronger one (Jensen's formula), so
+        ``y`` is taken as ``max(x, n)`` plus noise: the mixture-maximum model of Nadas et al. (1989), whose posterior
+        means are closed forms in the normal density and distribution. Linearising ``h`` instead would settle who
+        made ``y`` at the first noise level, by the priors' mean images alone.
+        """
+        s2 = self.variance(x, n)
+        tissue_log, tissue_on, tissue_below = _cases(y, x, r2, s2)
+        haze_log, haze_on, haze_below = _cases(y, n, q2, s2)
+        below_x = torch.special.log_ndtr((y - x) / (r2 + s2).sqrt())
+        below_n = torch.special.log_ndtr((y - n) / (q2 + s2).sqrt())
+        by_tissue = torch.sigmoid(tissue_log + below_n - haze_log - below_x)
+        return (
+            tissue_below + by_tissue * (tissue_on - tissue_below),
+            haze_on + by_tissue * (haze_below - haze_on),
+        )
+
+
+def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For ``x ~ N(x, r2)``: log density of making ``y``; mean of ``x`` having made it; mean of ``x`` lying below it."""
+    total = r2 + s2
+    z = (y - x) / total.sqrt()
+    log_density = -0.5 * z * z - 0.5 * total.log()
+    hazard = torch.exp(-0.5 * z * z - 0.5 * math.log(2 * math.pi) - torch.special.log_ndtr(z))
+    return log_density, x + r2 / total * (y - x), x - r2 / total.sqrt() * hazard

@@ -27,7 +27,7 @@ class Prior(nn.Module):
 
     Args:
         network: maps ``(B, 1, depth, angle)`` and ``c_noise (B,)`` to ``(B, 1, depth, angle)``.
-        card: training card; must hold ``kind``, ``name``, ``data_mean``, ``data_std``, ``sigma_min``, ``sigma_max``.
+        card: training card; must hold ``kind``, ``name``, ``data_mean``, ``data_std`` and ``grid`` (depth, angle).
     """
 
     def __init__(self, network: nn.Module, card: dict[str, Any]) -> None:

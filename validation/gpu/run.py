@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from usdehaze.dehazer import PRESETS, Dehazer
-from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, Proximal
+from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, proximal
 from usdehaze.diffusion.observation import Additive, LogPower
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.train import train
@@ -53,8 +53,8 @@ def checks(device: str) -> list[dict[str, Any]]:
             got[f"denoiser, sigma {sigma:g}"] = tissue(x.to(where), sigma).cpu()
             for observation in (LogPower(), Additive()):
                 problem = Problem(frames.to(where), torch.ones(128, 128, device=where), tissue, haze, observation)
-                for rule in (Proximal(), PiGDM(), DPS()):
-                    name = f"{type(rule).__name__} with {type(observation).__name__}, sigma {sigma:g}"
+                for label, rule in (("proximal", proximal), ("pigdm", PiGDM()), ("dps", DPS())):
+                    name = f"{label} with {type(observation).__name__}, sigma {sigma:g}"
                     pair = rule(problem, x.to(where), n.to(where), sigma, 0.5)
                     got[name] = torch.stack([t.detach().cpu() for t in pair])
     for name, expected in answers["cpu"].items():
