@@ -91,11 +91,11 @@ def find_sector(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> 
     A fan is reported only where all of this holds, at some brightness level between background and image:
 
     - two straight edges lean outwards by 6 to 78 degrees each, open by 20 at least, about an axis within 10 of upright;
-    - image ends within a pixel or so of the edge along at least 12 % of either edge, and the fractions of the left
-      edge, of the right edge, and of the beams that last to the bottom arc (or the frame) sum to 0.95 at least (2 for
-      edges that lean by more than 65 degrees);
-    - at most 3 % of the image lies beyond the fan, at most 10 % of a strip along the outside of the edges is bright, and
-      at most 35 % of everything bright in the frame lies outside the fan;
+    - image ends within a pixel or so of the edge along at least 12 % of either edge, 60 % of both together; with the
+      fraction of the beams that last to the bottom arc (or the frame) that makes 0.95 at least, or 2 where an edge
+      leans by more than 65 degrees;
+    - at most 3 % of the image lies beyond the fan, at most 10 % of a strip along the outside of the edges is bright,
+      and at most 35 % of everything bright in the frame lies outside the fan;
     - image fills 40 % of the fan, ``r_min`` is at most three quarters of ``r_max``, and the fan is a quarter of the
       frame deep.
 
