@@ -123,6 +123,7 @@ class Dehazer:
         precision: str = "fp32",
     ) -> None:
         self.settings = settings or Settings()
+        self.rule = _rule(self.settings)
         self.device = _device(device)
         self.tissue = tissue.to(self.device)
         self.haze = haze.to(self.device) if isinstance(haze, Prior) else haze
@@ -255,9 +256,9 @@ class Dehazer:
             streams = Streams(keys, self.device)
             if s.sampler == "stochastic":
                 sigmas = karras_sigmas(s.steps, 0.01, s.sigma_max)
-                x, n = stochastic(problem, _rule(s), sigmas, streams)
+                x, n = stochastic(problem, self.rule, sigmas, streams)
             else:
-                x, n = euler_maruyama(problem, _rule(s), paper_sigmas(s.steps), streams)
+                x, n = euler_maruyama(problem, self.rule, paper_sigmas(s.steps), streams)
             if s.observation == "additive":
                 gain = x - frame
             else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from usdehaze.cine import Cine
     from usdehaze.dehazer import Dehazer
 
-GUIDANCE = ("pigdm", "dps", "projection", "proximal")
+GUIDANCE = ("proximal", "pigdm", "dps")
 
 
 @click.command()

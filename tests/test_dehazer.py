@@ -1,0 +1,143 @@
+"""The dehazer with the priors that ship, on simulated cines."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from usdehaze.cine import Cartesian, Cine, Source
+from usdehaze.dehazer import Dehazer, Settings
+from usdehaze.errors import UsdehazeError
+from usdehaze.simulate import simulate_cine
+
+
+@pytest.fixture(scope="module")
+def cine() -> Cine:
+    return simulate_cine(5, seed=1_100_000_000).cine
+
+
+def dehazer(**options) -> Dehazer:
+    return Dehazer.from_pretrained(**{"steps": 4, **options})
+
+
+@pytest.fixture(scope="module")
+def whole(cine):
+    return dehazer().dehaze(cine)
+
+
+def part(cine: Cine, start: int, stop: int) -> Cine:
+    return replace(
+        cine,
+        frames=cine.frames[start:stop],
+        frame_times_s=None,
+        source=replace(cine.source, first_frame=cine.source.first_frame + start),
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+def test_batch_size_never_changes_a_bit(cine, whole, batch_size):
+    again = dehazer(batch_size=batch_size).dehaze(cine)
+    assert np.array_equal(again.tissue, whole.tissue) and np.array_equal(again.haze, whole.haze)
+
+
+def test_number_of_cores_never_changes_a_bit(cine, whole):
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3 if threads != 3 else 2)
+        assert np.array_equal(dehazer().dehaze(cine).tissue, whole.tissue)
+        torch.set_num_threads(1)
+        assert np.array_equal(dehazer().dehaze(cine).tissue, whole.tissue)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_frame_is_the_same_whatever_frames_come_with_it(cine, whole):
+    some = dehazer().dehaze(part(cine, 2, 4))
+    assert np.array_equal(some.tissue, whole.tissue[2:4]) and np.array_equal(some.haze, whole.haze[2:4])
+
+
+def test_another_seed_gives_another_sample(cine, whole):
+    other = dehazer(seed=1).dehaze(part(cine, 0, 1))
+    assert np.abs(other.tissue - whole.tissue[:1]).max() > 0.1
+
+
+def test_haze_is_only_ever_removed(cine, whole):
+    assert np.all(whole.tissue <= cine.frames) and whole.tissue.min() >= -cine.dynamic_range_db
+    assert whole.haze.min() >= -cine.dynamic_range_db and whole.haze.max() <= 0
+    assert (cine.frames - whole.tissue).mean() > 0.5  # and there is something to remove
+
+
+def test_strength_scales_the_removal_in_db(cine, whole):
+    first = part(cine, 0, 1)
+    assert np.array_equal(dehazer(strength=0.0).dehaze(first).tissue, first.frames)
+    half = dehazer(strength=0.5).dehaze(first).tissue
+    floor = -cine.dynamic_range_db
+    clear = (whole.tissue[:1] > floor) & (half > floor)
+    expected = 0.5 * (whole.tissue[:1] + first.frames)
+    np.testing.assert_allclose(half[clear], expected[clear], atol=1e-4)
+
+
+def test_samples_are_averaged_and_their_deviation_reported(cine):
+    first = part(cine, 0, 1)
+    single, several = dehazer(samples=1).dehaze(first), dehazer(samples=3).dehaze(first)
+    assert single.std is None and several.std is not None
+    assert several.std.shape == first.frames.shape and several.std.max() > 0.1
+    assert several.settings["evaluations"] == 2 * 4 * 3
+    # The first sample's stream is that of the single run: the mean of three lies within their deviation of it.
+    assert np.abs(several.tissue - single.tissue).max() <= several.std.max() * 3
+
+
+@pytest.mark.parametrize(
+    "options", [{"guidance": "pigdm"}, {"guidance": "dps"}, {"use_haze_prior": False}, {"preset": "paper"}]
+)
+def test_every_way_of_working_gives_a_result_of_its_own(cine, whole, options):
+    first = part(cine, 0, 1)
+    result = dehazer(**options).dehaze(first)
+    assert np.all(result.tissue <= first.frames)
+    assert not np.array_equal(result.tissue, whole.tissue[:1])
+    assert result.settings["steps"] == 4 and len(result.settings["tissue_prior"].split("sha256:")[1]) == 64
+
+
+def test_other_dynamic_ranges_see_the_same_model_frames(cine, whole):
+    # Twice the dB on twice the range is the same picture; LogPower alone knows the difference.
+    wide = Cine((cine.frames[:1] * 1.5).astype(np.float32), cine.geometry, 90.0)
+    result = dehazer(guidance="dps", use_haze_prior=False).dehaze(wide)
+    same = dehazer(guidance="dps", use_haze_prior=False).dehaze(part(cine, 0, 1))
+    np.testing.assert_allclose(result.tissue / 1.5, same.tissue, atol=2e-3)
+
+
+def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
+    rng = np.random.default_rng(0)
+    frames = (rng.random((2, 77, 201)) * -60).astype(np.float32)
+    result = dehazer().dehaze(Cine(frames, Cartesian(), 60.0, None, Source()))
+    assert result.tissue.shape == frames.shape and np.all(result.tissue <= frames)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"preset": "slow"}, "no preset 'slow'; there are fast, paper"),
+        ({"guidance": "magic"}, "no guidance 'magic'"),
+        ({"steps": 0}, "steps and samples must be at least 1"),
+        ({"strength": 1.5}, "strength must lie in"),
+        ({"device": "abacus"}, "no device 'abacus'"),
+        ({"batch_size": 0}, "batch size must be at least 1"),
+        ({"tissue_prior": "nowhere"}, "no such prior"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(options, said):
+    with pytest.raises(UsdehazeError, match=said) as caught:
+        dehazer(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_progress_counts_frames(cine):
+    seen = []
+    dehazer(batch_size=2).dehaze(cine, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_default_settings_are_the_fast_preset():
+    assert Settings().preset == "fast" and Settings().sampler == "stochastic"
