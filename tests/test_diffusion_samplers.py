@@ -19,11 +19,11 @@ class Gaussian:
     """The exact denoiser of independent pixels ``N(mean, data_variance)``."""
 
     def __init__(self, mean: float, variance: float) -> None:
-        self.mean, self.data_variance, self.calls = mean, variance, 0
+        self.data_mean, self.data_variance, self.calls = mean, variance, 0
 
     def __call__(self, x, sigma):
         self.calls += 1
-        return self.mean + self.data_variance / (self.data_variance + sigma**2) * (x - self.mean)
+        return self.data_mean + self.data_variance / (self.data_variance + sigma**2) * (x - self.data_mean)
 
 
 def problem(y: float = 0.9, std: float = 0.1, seen: float = 1.0) -> Problem:
@@ -34,7 +34,7 @@ def problem(y: float = 0.9, std: float = 0.1, seen: float = 1.0) -> Problem:
 def posterior(p: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean (2) and covariance (2, 2) of (tissue, haze) in a pixel."""
     prior = torch.tensor([p.tissue.data_variance, p.haze.data_variance])
-    mean = torch.tensor([p.tissue.mean, p.haze.mean])
+    mean = torch.tensor([p.tissue.data_mean, p.haze.data_mean])
     total = prior.sum() + p.observation.std**2
     gain = prior / total
     return mean + gain * (float(p.y[0, 0, 0, 0]) - mean.sum()), torch.diag(prior) - torch.outer(prior, prior) / total
@@ -100,6 +100,7 @@ def test_pigdm_uses_the_true_jacobian_of_the_denoiser():
         def __init__(self, variance):
             layers = torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.Tanh(), torch.nn.Conv2d(4, 1, 3, padding=1)
             self.net, self.data_variance = torch.nn.Sequential(*layers).double(), variance
+            self.data_mean = 0.0
 
         def __call__(self, x, sigma):
             return self.net(x)
@@ -142,7 +143,7 @@ def test_karras_noise_levels_are_even_in_the_root():
 
 def test_a_value_that_is_not_finite_stops_the_run_by_name():
     p = problem()
-    p.tissue.mean = math.nan
+    p.tissue.data_mean = math.nan
     with pytest.raises(UsdehazeError, match=r"step 1 \(noise level 4\)"):
         stochastic(p, proximal, karras_sigmas(3, 0.01, 4.0), Streams([(0, i) for i in range(FRAMES)]))
 

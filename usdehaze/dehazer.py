@@ -74,6 +74,7 @@ class GaussianNoise:
     """
 
     name = "none (Gaussian noise)"
+    data_mean = 0.0
 
     def __init__(self, std: float = 0.15) -> None:
         self.data_variance = std**2

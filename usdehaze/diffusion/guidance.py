@@ -20,7 +20,10 @@ from usdehaze.diffusion.observation import Observation
 
 
 class Denoiser(Protocol):
-    """A prior: expected clean frames given noisy ones, and the variance of its data."""
+    """A prior: expected clean frames given noisy ones, and mean and variance of a pixel of its data."""
+
+    @property
+    def data_mean(self) -> float: ...
 
     @property
     def data_variance(self) -> float: ...
@@ -52,6 +55,12 @@ class Problem:
         """
         v, w = self.tissue.data_variance, self.haze.data_variance
         return sigma**2 * v / (sigma**2 + v), sigma**2 * w / (sigma**2 + w)
+
+    def first_guess(self) -> tuple[Tensor, Tensor]:
+        """What ``y`` tells of tissue and haze when of each prior only mean and variance of a pixel are known."""
+        x, n = (torch.full_like(self.y, prior.data_mean) for prior in (self.tissue, self.haze))
+        a, b = self.observation.explain(self.y, x, self.tissue.data_variance, n, self.haze.data_variance)
+        return x + self.seen * (a - x), n + self.seen * (b - n)
 
 
 Rule = Callable[[Problem, Tensor, Tensor, float, float], tuple[Tensor, Tensor]]

@@ -39,9 +39,12 @@ def stochastic(
     Of the noise power at each level the share ``renewal`` is fresh and the rest is what the estimate left of the old
     (``renewal`` = 1: predict and re-noise; 0: the deterministic DDIM step of Song et al. 2021). New noise lets the
     split between tissue and haze be reconsidered at every level.
+
+    It starts from the frame's first guess under noise, not from noise alone: over a whole frame, noise averages out
+    even at the highest level, and the priors would take its mean of zero for a black frame.
     """
     shape = tuple(problem.y.shape[1:])
-    x, n = _start(shape, sigmas[0], streams)
+    x, n = (a + b for a, b in zip(problem.first_guess(), _start(shape, sigmas[0], streams), strict=True))
     for i, sigma in enumerate(sigmas):
         x0, n0 = _checked(rule(problem, x, n, sigma, 1.0), i, sigma)
         if i + 1 == len(sigmas):

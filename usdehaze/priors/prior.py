@@ -42,6 +42,11 @@ class Prior(nn.Module):
         return f"{self.card['name']} sha256:{self.sha256}"
 
     @property
+    def data_mean(self) -> float:
+        """Mean of a pixel of the training frames, model units."""
+        return float(self.card["data_mean"])
+
+    @property
     def data_variance(self) -> float:
         """Variance of a pixel of the training frames about their mean, in squared model units."""
         return float(self.card["data_std"]) ** 2
@@ -49,13 +54,13 @@ class Prior(nn.Module):
     def network_target(self, x0: Tensor, x: Tensor, sigma: Tensor) -> Tensor:
         """What the network has to predict for its denoiser to return ``x0`` (EDM, equation 8)."""
         skip, out = self._scales(sigma)
-        mean = self.card["data_mean"]
+        mean = self.data_mean
         return ((x0 - mean) - skip * (x - mean)) / out
 
     def predict(self, x: Tensor, sigma: Tensor) -> Tensor:
         """The network's own output for noisy frames ``x`` at noise level ``sigma`` ``(B, 1, 1, 1)``."""
         c_in = (sigma**2 + self.data_variance).rsqrt()
-        return self.network(c_in * (x - self.card["data_mean"]), (sigma.log() / 4).flatten())
+        return self.network(c_in * (x - self.data_mean), (sigma.log() / 4).flatten())
 
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         """Expected clean frames given noisy ones.
@@ -69,7 +74,7 @@ class Prior(nn.Module):
         """
         level = torch.as_tensor(sigma, dtype=torch.float32, device=x.device).expand(len(x)).reshape(-1, 1, 1, 1)
         skip, out = self._scales(level)
-        mean = self.card["data_mean"]
+        mean = self.data_mean
         return mean + skip * (x - mean) + out * self.predict(x, level).float()
 
     def _scales(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,9 +103,8 @@ class Prior(nn.Module):
         Raises:
             InputError: no such file, a card that is missing or of another kind, weights that do not fit their hash.
         """
-        path = Path(which)
-        if path.suffix != ".safetensors" and not path.exists():
-            path = WEIGHTS / f"{which}.safetensors"
+        shipped_path = WEIGHTS / f"{which}.safetensors"
+        path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
         if not path.is_file():
             shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
             raise InputError(which, "no such prior", f"a .safetensors file or one of: {shipped or 'none shipped'}")

@@ -36,7 +36,7 @@ class HazeScene:
         fade = torch.sigmoid((r - edge) / draw.uniform(0.02, 0.15))
         profile = level - draw.uniform(0, 35) * r - draw.uniform(20, 60) * fade
         profile = (
-            profile + draw.uniform(0, 6) * draw.smooth(*shape, 1, 4) + draw.uniform(0, 5) * draw.smooth(*shape, 4, 4)
+            profile + draw.uniform(0, 6) * draw.smooth(*shape, 1, 4) + draw.uniform(0, 3) * draw.smooth(*shape, 3, 3)
         )
         side = draw.uniform(-0.9, 0.9)
         sharp = torch.sigmoid((beam - side) * (1 - 2 * draw.chance(0.5)) / draw.uniform(0.01, 0.1))
@@ -44,11 +44,11 @@ class HazeScene:
         power = 10 ** (profile / 10)
         for _ in range(3):  # side lobes and clouds away from the probe
             at_r, at_beam = draw.uniform(0.05, 0.9), draw.uniform(-1, 1)
-            blob = ((r - at_r) / draw.uniform(0.05, 0.25)) ** 2 + ((beam - at_beam) / draw.uniform(0.1, 0.7)) ** 2
-            power = power + draw.chance(0.35) * 10 ** ((level + draw.uniform(-12, 6)) / 10) * torch.exp(-0.5 * blob)
-        period, width = draw.uniform(0.05, 0.25), draw.uniform(0.006, 0.03)
-        window = torch.exp(-0.5 * ((beam - draw.uniform(-0.8, 0.8)) / draw.uniform(0.2, 1.0)) ** 2)
-        strength, decay = draw.chance(0.35) * 10 ** ((level + draw.uniform(-8, 8)) / 10), draw.uniform(2, 10)
+            blob = ((r - at_r) / draw.uniform(0.12, 0.3)) ** 2 + ((beam - at_beam) / draw.uniform(0.35, 1.0)) ** 2
+            power = power + draw.chance(0.25) * 10 ** ((level + draw.uniform(-14, 2)) / 10) * torch.exp(-0.5 * blob)
+        period, width = draw.uniform(0.05, 0.25), draw.uniform(0.008, 0.03)
+        window = torch.exp(-0.5 * ((beam - draw.uniform(-0.8, 0.8)) / draw.uniform(0.5, 1.2)) ** 2)
+        strength, decay = draw.chance(0.2) * 10 ** ((level + draw.uniform(-8, 6)) / 10), draw.uniform(2, 10)
         for k in range(1, 6):  # echoes between probe and a reflector at one depth
             band = torch.exp(-0.5 * ((r - k * period) / width) ** 2) * window
             power = power + strength * 10 ** (-decay * k / 10) * band
