@@ -32,7 +32,9 @@ class Settings:
         observation: "log-power" or "additive".
         sampler: "stochastic" (few steps) or "euler-maruyama" (the paper's).
         steps: noise levels, each one evaluation of both priors.
-        sigma_max: deviation of the starting noise in model units ([0, 1] frames); stochastic sampler only.
+        sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); stochastic sampler only.
+        chains: independent runs that make up one sample.
+        votes: last noise levels at which each chain says how much of every pixel is haze.
         seed: of the frames' random streams.
         strength: share of the removal in dB that is applied: 0 nothing, 1 all.
         samples: posterior samples a frame; the result is their mean, and from 2 on comes with their deviation.
@@ -42,8 +44,11 @@ class Settings:
     guidance: str = "proximal"
     observation: str = "log-power"
     sampler: str = "stochastic"
-    steps: int = 40
-    sigma_max: float = 4.0
+    steps: int = 32
+    sigma_max: float = 1.0
+    sigma_min: float = 0.04
+    chains: int = 2
+    votes: int = 16
     seed: int = 0
     strength: float = 1.0
     samples: int = 1
@@ -58,11 +63,12 @@ class Settings:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
 
 
+VOTE = 0.375  # place of the vote that counts, from most removed (0) to least (1); see docs/method.md
 CUDA_CHUNK = 16  # samples in one network pass on a GPU, always: kernels, and so last bits, depend on it
 
 PRESETS = {
     "fast": Settings(),
-    "paper": Settings(preset="paper", guidance="pigdm", sampler="euler-maruyama", steps=600),
+    "paper": Settings(preset="paper", guidance="pigdm", sampler="euler-maruyama", steps=600, chains=1, votes=1),
 }
 
 
@@ -208,7 +214,7 @@ class Dehazer:
             **asdict(self.settings),
             "tissue_prior": self.tissue.name,
             "haze_prior": self.haze.name,
-            "evaluations": 2 * self.settings.steps * self.settings.samples,
+            "evaluations": 2 * self.settings.steps * self.settings.chains * self.settings.samples,
             "device": str(self.device),
             "precision": self.precision,
         }
@@ -229,7 +235,8 @@ class Dehazer:
             Gain of the tissue (at most 0), level of the haze in [0, 1], and deviation of the gain over samples, each
             ``(B, depth, angle)`` in model units (1 = the dynamic range).
         """
-        jobs = [(b, k) for b in range(len(y)) for k in range(self.settings.samples)]
+        samples = self.settings.samples
+        jobs = [(b, k) for b in range(len(y)) for k in range(samples)]
         seen = seen.to(self.device)
 
         def run(chosen: list[tuple[int, int]]) -> Tensor:
@@ -243,31 +250,46 @@ class Dehazer:
             out = torch.cat(chunks)[: len(jobs)]
         else:
             out = torch.cat(list(_one_thread_each(lambda job: run([job]), jobs)))
-        out = out.reshape(len(y), self.settings.samples, 2, *y.shape[1:])
-        deviation = out[:, :, 0].std(1) if self.settings.samples > 1 else torch.zeros_like(y)
+        out = out.reshape(len(y), samples, 2, *y.shape[1:])
+        deviation = out[:, :, 0].std(1) if samples > 1 else torch.zeros_like(y)
         return out[:, :, 0].mean(1), out[:, :, 1].mean(1), deviation
 
     def _sample(self, y: Tensor, seen: Tensor, keys: list[tuple[int, int, int]], dynamic_range_db: float) -> Tensor:
         """Gain of tissue and level of haze, ``(B, 2, depth, angle)`` on the CPU, one posterior sample for each key."""
         s = self.settings
-        observation: Observation = LogPower(dynamic_range_db) if s.observation == "log-power" else Additive()
+        additive, last = s.observation == "additive", min(s.votes, s.steps)
+        observation: Observation = Additive() if additive else LogPower(dynamic_range_db)
+        gains: list[Tensor] = []
+        levels: list[Tensor] = []
+
+        def vote(i: int, x: Tensor, n: Tensor) -> None:
+            if i >= s.steps - last:
+                # The stronger echo sets the level: where haze is stronger, tissue lies below the frame by x - n.
+                gains.append((x - frame if additive else x - n).clamp(-1, 0))
+                levels.append(n.clamp(0, 1))
+
+        chain_keys = [(seed, frame, k * s.chains + c) for seed, frame, k in keys for c in range(s.chains)]
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            frame = y[:, None].to(self.device)
+            frame = y[:, None].repeat_interleave(s.chains, 0).to(self.device)
             problem = Problem(frame, seen, self.tissue, self.haze, observation)
-            streams = Streams(keys, self.device)
+            streams = Streams(chain_keys, self.device)
             if s.sampler == "stochastic":
-                sigmas = karras_sigmas(s.steps, 0.01, s.sigma_max)
-                x, n = stochastic(problem, self.rule, sigmas, streams)
+                stochastic(problem, self.rule, karras_sigmas(s.steps, s.sigma_min, s.sigma_max), streams, vote)
             else:
-                x, n = euler_maruyama(problem, self.rule, paper_sigmas(s.steps), streams)
-            if s.observation == "additive":
-                gain = x - frame
-            else:
-                # The share of the power that is tissue: whatever the pair leaves unexplained stays with the tissue.
-                gain = x - observation.predict(x, n)
-            # Haze is only ever removed, and nothing is known where there is no image.
-            out = torch.cat([gain.clamp(-1, 0) * seen, n.clamp(0, 1)], dim=1)
-        return out.float().cpu()
+                euler_maruyama(problem, self.rule, paper_sigmas(s.steps), streams, vote)
+            # (levels, B, chains, depth, angle) -> every vote on a frame along the first axis
+            ballots = torch.stack(gains).reshape(last, len(y), s.chains, *y.shape[1:]).transpose(1, 2).flatten(0, 1)
+            gain = _quantile(ballots, VOTE) * seen  # nothing is known where there is no image
+            level = torch.stack(levels).mean(0).reshape(len(y), s.chains, *y.shape[1:]).mean(1)
+            return torch.stack([gain, level], dim=1).float().cpu()
+
+
+def _quantile(values: Tensor, place: float) -> Tensor:
+    """Quantile along the first axis, linear between neighbours (torch.quantile stops at 16 million values)."""
+    ordered = values.sort(0).values
+    at = place * (len(ordered) - 1)
+    low = int(at)
+    return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], at - low)
 
 
 def _rule(settings: Settings) -> Rule:

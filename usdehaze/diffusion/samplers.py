@@ -1,13 +1,13 @@
 """Samplers: from noise to a pair (tissue, haze) that explains the frame.
 
 Each takes the problem, a guidance rule, falling noise levels and the frames' random streams, and returns the last
-guided estimates ``(x0, n0)``, both ``(B, 1, depth, angle)`` in model units.
+guided estimates ``(x0, n0)``, both ``(B, 1, depth, angle)`` in model units. ``callback(level, x0, n0)`` sees every one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch import Tensor
 from usdehaze.diffusion.guidance import Problem, Rule
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
+
+Callback = Callable[[int, Tensor, Tensor], None]
 
 
 def karras_sigmas(steps: int, sigma_min: float, sigma_max: float, rho: float = 5.0) -> list[float]:
@@ -32,7 +34,12 @@ def paper_sigmas(steps: int, sigma: float = 25.0) -> list[float]:
 
 
 def stochastic(
-    problem: Problem, rule: Rule, sigmas: Sequence[float], streams: Streams, renewal: float = 0.95
+    problem: Problem,
+    rule: Rule,
+    sigmas: Sequence[float],
+    streams: Streams,
+    callback: Callback | None = None,
+    renewal: float = 0.95,
 ) -> tuple[Tensor, Tensor]:
     """Few-step stochastic sampler: denoise all the way, then add back noise of the next level, most of it new.
 
@@ -47,6 +54,8 @@ def stochastic(
     x, n = (a + b for a, b in zip(problem.first_guess(), _start(shape, sigmas[0], streams), strict=True))
     for i, sigma in enumerate(sigmas):
         x0, n0 = _checked(rule(problem, x, n, sigma, 1.0), i, sigma)
+        if callback:
+            callback(i, x0, n0)
         if i + 1 == len(sigmas):
             break
         keep, fresh = math.sqrt(1 - renewal) * sigmas[i + 1] / sigma, math.sqrt(renewal) * sigmas[i + 1]
@@ -56,7 +65,9 @@ def stochastic(
     return x0, n0
 
 
-def euler_maruyama(problem: Problem, rule: Rule, sigmas: Sequence[float], streams: Streams) -> tuple[Tensor, Tensor]:
+def euler_maruyama(
+    problem: Problem, rule: Rule, sigmas: Sequence[float], streams: Streams, callback: Callback | None = None
+) -> tuple[Tensor, Tensor]:
     """Reverse VE diffusion, one noise level at a time (the paper's sampler).
 
     ``x <- x + g^2 dt s + g sqrt(dt) z`` with the score ``s = (x0 - x) / sigma^2`` and ``g^2 dt`` the drop in
@@ -69,6 +80,8 @@ def euler_maruyama(problem: Problem, rule: Rule, sigmas: Sequence[float], stream
         drop = sigma**2 - below**2
         step = drop / sigma**2
         x0, n0 = _checked(rule(problem, x, n, sigma, step), i, sigma)
+        if callback:
+            callback(i, x0, n0)
         if below == 0.0:
             break
         z = streams.normal((2, *shape))
