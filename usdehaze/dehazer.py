@@ -278,10 +278,10 @@ class Dehazer:
             else:
                 euler_maruyama(problem, self.rule, paper_sigmas(s.steps), streams, vote)
             # (levels, B, chains, depth, angle) -> every vote on a frame along the first axis
-            ballots = torch.stack(gains).reshape(last, len(y), s.chains, *y.shape[1:]).transpose(1, 2).flatten(0, 1)
-            gain = _quantile(ballots, VOTE) * seen  # nothing is known where there is no image
-            level = torch.stack(levels).mean(0).reshape(len(y), s.chains, *y.shape[1:]).mean(1)
-            return torch.stack([gain, level], dim=1).float().cpu()
+            ballots = torch.stack([torch.stack(gains), torch.stack(levels)])
+            ballots = ballots.reshape(2, last, len(y), s.chains, *y.shape[1:]).transpose(2, 3).flatten(1, 2)
+            gain = _quantile(ballots[0], VOTE) * seen  # nothing is known where there is no image
+            return torch.stack([gain, _quantile(ballots[1], VOTE)], dim=1).float().cpu()
 
 
 def _quantile(values: Tensor, place: float) -> Tensor:
