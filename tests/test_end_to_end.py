@@ -58,7 +58,7 @@ def test_outside_the_sector_every_pixel_is_kept_and_none_gets_brighter(processed
         assert outside.mean() > 0.3
         assert np.array_equal(result.tissue[:, outside], cine.frames[:, outside])
         assert float((result.tissue - cine.frames).max()) <= 0.5
-        assert float(np.median((cine.frames - result.tissue)[:, ~outside])) > 0.0  # something was removed
+        assert float((cine.frames - result.tissue)[:, ~outside].mean()) > 0.3  # something was removed
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_clips_with_little_haze_come_back_nearly_unchanged(data_dir):
 
 @pytest.mark.slow
 def test_known_truth_is_approached_closer_than_without_a_haze_prior():
-    document = run_benchmark(n_scenes=6, n_frames=1)
+    document = run_benchmark()
     ours, other = document["summary"], document["others"]["gaussian noise"]
     assert ours["psnr_db"]["tissue"] > ours["psnr_db"]["input"]
     assert ours["gcnr"]["tissue"] > ours["gcnr"]["input"]
