@@ -75,7 +75,7 @@ def synchronise(device: str) -> None:
 
 
 def speed(device: str, until: float) -> list[dict[str, Any]]:
-    """Frames per second and peak memory of the presets at each size and precision, while there is time (the first row in any case)."""
+    """Frames per second and peak memory of the presets at each size; at least one row, more while there is time."""
     rows = []
     cuda = device.startswith("cuda")
     batches = (1, 16, 64) if cuda else (2,)
