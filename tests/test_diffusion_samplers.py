@@ -60,7 +60,9 @@ def test_many_small_steps_sample_the_posterior(rule):
 @pytest.mark.parametrize("renewal", [0.5, 0.95])
 def test_few_stochastic_steps_centre_on_the_posterior_mean(renewal):
     p = problem()
-    x, n = stochastic(p, proximal, karras_sigmas(40, 0.01, 4.0), Streams([(2, i) for i in range(FRAMES)]), renewal)
+    x, n = stochastic(
+        p, proximal, karras_sigmas(40, 0.01, 4.0), Streams([(2, i) for i in range(FRAMES)]), renewal=renewal
+    )
     mean, _ = posterior(p)
     assert (moments(x, n)[0] - mean).abs().max() < 4e-3
 
