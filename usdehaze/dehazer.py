@@ -95,8 +95,8 @@ class DehazeResult:
 
     Attributes:
         cine: the input.
-        tissue, haze: ``(T, H, W)`` float32 dB on the input's own grid. Tissue is the native frame less the power that
-            the model grid gives to haze, never above the input; haze is its estimate on the model grid, interpolated.
+        tissue, haze: ``(T, H, W)`` float32 dB on the input's own grid. Tissue is the native frame lowered by the
+            gain (dB) found on the model grid, never above the input; haze is its estimate there, interpolated.
             Outside the image, tissue is the input bit for bit and haze is the floor.
         std: ``(T, H, W)`` float32 dB, deviation of the tissue over the posterior samples, or None for one sample.
         settings: everything that made it: preset, guidance, steps, seed, priors with their hashes, evaluations.
@@ -249,7 +249,7 @@ class Dehazer:
                 chunks = [run(padded[i : i + CUDA_CHUNK]) for i in range(0, len(padded), CUDA_CHUNK)]
             out = torch.cat(chunks)[: len(jobs)]
         else:
-            out = torch.cat(list(_one_thread_each(lambda job: run([job]), jobs)))
+            out = torch.cat(_one_thread_each(lambda job: run([job]), jobs))
         out = out.reshape(len(y), samples, 2, *y.shape[1:])
         deviation = out[:, :, 0].std(1) if samples > 1 else torch.zeros_like(y)
         return out[:, :, 0].mean(1), out[:, :, 1].mean(1), deviation
