@@ -45,6 +45,7 @@ class Scan(ABC):
             InputError: a frame that cannot be used.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Lets go of the file."""
 
