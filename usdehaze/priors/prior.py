@@ -12,22 +12,30 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from usdehaze.errors import InputError
+from usdehaze.priors.ncsnv2 import NCSNv2
 from usdehaze.priors.unet import FastUNet
 
-NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet}
+NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet, "NCSNv2": NCSNv2}
 WEIGHTS = Path(__file__).parent / "weights"
 FORMAT = "usdehaze-prior"
+PARAMETRISATIONS = ("denoiser", "score")
 
 
 class Prior(nn.Module):
     """What frames of one kind (tissue or haze) look like, as the denoiser ``D(x, sigma)`` of a diffusion model.
 
-    The network is wrapped by the preconditioning of Karras et al. (EDM, 2022, table 1), about the mean of the data, so
-    that it sees and predicts values of unit scale at every noise level.
+    Two parametrisations make a denoiser of a network. "denoiser" is the preconditioning of Karras et al. (EDM, 2022,
+    table 1) about the mean of the data: the network sees and predicts values of unit scale at every noise level.
+    "score" is the paper's: the network sees the noisy frame as it is, mapped from [0, 1] to [-1, 1], and the score is
+    its output over sigma, ``s = network(2 x - 1) / sigma``. Either gives both views: ``D = x + sigma**2 s``.
 
     Args:
         network: maps ``(B, 1, depth, angle)`` and ``c_noise (B,)`` to ``(B, 1, depth, angle)``.
-        card: training card; must hold ``kind``, ``name``, ``data_mean``, ``data_std`` and ``grid`` (depth, angle).
+        card: training card; must hold ``kind``, ``name``, ``data_mean``, ``data_std`` and ``grid`` (depth, angle);
+            ``parametrisation`` is "denoiser" where it is left out.
+
+    Raises:
+        ValueError: a parametrisation there is not.
     """
 
     def __init__(self, network: nn.Module, card: dict[str, Any]) -> None:
@@ -35,6 +43,9 @@ class Prior(nn.Module):
         self.network = network
         self.card = card
         self.sha256 = ""
+        self.parametrisation = str(card.get("parametrisation", "denoiser"))
+        if self.parametrisation not in PARAMETRISATIONS:
+            raise ValueError(f"parametrisation must be one of {PARAMETRISATIONS}, found {self.parametrisation!r}")
 
     @property
     def name(self) -> str:
@@ -51,16 +62,27 @@ class Prior(nn.Module):
         """Variance of a pixel of the training frames about their mean, in squared model units."""
         return float(self.card["data_std"]) ** 2
 
+    def spread(self, sigma: float) -> float:
+        """Variance of the denoised estimate's error, ``sigma^2 v / (sigma^2 + v)`` with the data's own variance ``v``.
+
+        The paper prints ``beta^2 / (beta^2 - 1)``; it is ``+``, and it stands for data of unit variance.
+        """
+        v = self.data_variance
+        return sigma**2 * v / (sigma**2 + v)
+
     def network_target(self, x0: Tensor, x: Tensor, sigma: Tensor) -> Tensor:
-        """What the network has to predict for its denoiser to return ``x0`` (EDM, equation 8)."""
+        """What the network has to predict for its denoiser to return ``x0``: EDM, equation 8; minus the noise."""
         skip, out = self._scales(sigma)
         mean = self.data_mean
         return ((x0 - mean) - skip * (x - mean)) / out
 
     def predict(self, x: Tensor, sigma: Tensor) -> Tensor:
         """The network's own output for noisy frames ``x`` at noise level ``sigma`` ``(B, 1, 1, 1)``."""
-        c_in = (sigma**2 + self.data_variance).rsqrt()
-        return self.network(c_in * (x - self.data_mean), (sigma.log() / 4).flatten())
+        if self.parametrisation == "score":
+            seen = 2 * x - 1
+        else:
+            seen = (sigma**2 + self.data_variance).rsqrt() * (x - self.data_mean)
+        return self.network(seen, (sigma.log() / 4).flatten())
 
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         """Expected clean frames given noisy ones.
@@ -70,14 +92,29 @@ class Prior(nn.Module):
             sigma: noise level, a number or ``(B,)``, in the same units.
 
         Returns:
-            ``(B, 1, depth, angle)`` float32; the score is ``(D - x) / sigma**2``.
+            ``(B, 1, depth, angle)`` float32.
         """
-        level = torch.as_tensor(sigma, dtype=torch.float32, device=x.device).expand(len(x)).reshape(-1, 1, 1, 1)
+        level = _levels(sigma, x)
         skip, out = self._scales(level)
         mean = self.data_mean
         return mean + skip * (x - mean) + out * self.predict(x, level).float()
 
+    def score(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+        """Gradient of the log-density of noisy frames, ``(D(x, sigma) - x) / sigma**2``, without its cancellation.
+
+        Arguments and shape as in :meth:`forward`; the unit is one over that of a frame.
+        """
+        level = _levels(sigma, x)
+        prediction = self.predict(x, level).float()
+        if self.parametrisation == "score":
+            return prediction / level
+        _, out = self._scales(level)
+        return out / level**2 * prediction - (x - self.data_mean) / (level**2 + self.data_variance)
+
     def _scales(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """Factors of ``x`` (about the mean) and of the network's output in the denoiser."""
+        if self.parametrisation == "score":
+            return torch.ones_like(sigma), sigma
         total = sigma**2 + self.data_variance
         return self.data_variance / total, sigma * self.card["data_std"] * total.rsqrt()
 
@@ -126,3 +163,8 @@ class Prior(nn.Module):
             raise InputError(path.name, f"a {card['kind']} prior", f"a {kind} prior")
         prior.sha256 = digest
         return prior.eval().requires_grad_(False)
+
+
+def _levels(sigma: float | Tensor, x: Tensor) -> Tensor:
+    """``(B, 1, 1, 1)``."""
+    return torch.as_tensor(sigma, dtype=torch.float32, device=x.device).expand(len(x)).reshape(-1, 1, 1, 1)
