@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -13,80 +14,15 @@ import torch
 from torch import Tensor
 
 from usdehaze.cine import Cine
-from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, Rule, proximal
-from usdehaze.diffusion.observation import Additive, LogPower, Observation
-from usdehaze.diffusion.samplers import euler_maruyama, karras_sigmas, paper_sigmas, stochastic
+from usdehaze.diffusion.denoiser import Posterior, Problem
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.priors.prior import Prior
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a cine is dehazed. The first fields are the presets' business, the others the user's.
-
-    Attributes:
-        preset: name it came from.
-        guidance: "proximal", "pigdm" or "dps".
-        observation: "log-power" or "additive".
-        sampler: "stochastic" (few steps) or "euler-maruyama" (the paper's).
-        steps: noise levels, each one evaluation of both priors.
-        sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); stochastic sampler only.
-        chains: independent runs that make up one sample.
-        votes: last noise levels at which each chain says how much of every pixel is haze.
-        seed: of the frames' random streams.
-        strength: share of the removal in dB that is applied: 0 nothing, 1 all.
-        samples: posterior samples a frame; the result is their mean, and from 2 on comes with their deviation.
-    """
-
-    preset: str = "fast"
-    guidance: str = "proximal"
-    observation: str = "log-power"
-    sampler: str = "stochastic"
-    steps: int = 32
-    sigma_max: float = 1.0
-    sigma_min: float = 0.04
-    chains: int = 2
-    votes: int = 16
-    seed: int = 0
-    strength: float = 1.0
-    samples: int = 1
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.samples < 1 or self.seed < 0:
-            raise UsdehazeError(
-                "steps and samples must be at least 1 and seed at least 0, "
-                f"found {self.steps}, {self.samples} and {self.seed}"
-            )
-        if not 0 <= self.strength <= 1:
-            raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
-
+from usdehaze.settings import PRESETS, PRIORS, Settings, make_observation, make_rule, sample
 
 VOTE = 0.375  # place of the vote that counts, from most removed (0) to least (1); see docs/method.md
 CUDA_CHUNK = 16  # samples in one network pass on a GPU, always: kernels, and so last bits, depend on it
-
-PRESETS = {
-    "fast": Settings(),
-    "paper": Settings(preset="paper", guidance="pigdm", sampler="euler-maruyama", steps=600, chains=1, votes=1),
-}
-
-
-class GaussianNoise:
-    """Stands in for the haze prior where there is none: independent Gaussian noise about zero.
-
-    Args:
-        std: model units.
-    """
-
-    name = "none (Gaussian noise)"
-    data_mean = 0.0
-
-    def __init__(self, std: float = 0.15) -> None:
-        self.data_variance = std**2
-
-    def __call__(self, x: Tensor, sigma: float) -> Tensor:
-        return x * (self.data_variance / (self.data_variance + sigma**2))
 
 
 @dataclass(frozen=True)
@@ -113,8 +49,8 @@ class Dehazer:
     """Splits frames into tissue and haze by sampling both priors jointly, given the frame.
 
     Args:
-        tissue, haze: the two priors; ``GaussianNoise`` for haze gives the comparison without a haze prior.
-        settings: see :class:`Settings`.
+        tissue, haze: the two priors, on one grid; None for haze gives the comparison without a haze prior.
+        settings: see `Settings`.
         device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
         batch_size: frames taken on at a time, or "auto". Never changes a result.
         precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX).
@@ -123,17 +59,19 @@ class Dehazer:
     def __init__(
         self,
         tissue: Prior,
-        haze: Prior | GaussianNoise,
+        haze: Prior | None,
         settings: Settings | None = None,
         device: str = "auto",
         batch_size: int | str = "auto",
         precision: str = "fp32",
     ) -> None:
         self.settings = settings or Settings()
-        self.rule = _rule(self.settings)
         self.device = _device(device)
         self.tissue = tissue.to(self.device)
-        self.haze = haze.to(self.device) if isinstance(haze, Prior) else haze
+        self.haze = haze and haze.to(self.device)
+        if haze and haze.card["grid"] != tissue.card["grid"]:
+            raise UsdehazeError(f"the priors work on different grids: {tissue.card['grid']} and {haze.card['grid']}")
+        self._passes: list[int] = []
         self.precision = precision
         self.grid = ModelGrid(*tissue.card["grid"])
         auto = CUDA_CHUNK if self.device.type == "cuda" else 2 * torch.get_num_threads()
@@ -149,7 +87,10 @@ class Dehazer:
         haze_prior: str | Path | None = None,
         *,
         guidance: str | None = None,
+        observation: str | None = None,
+        sampler: str | None = None,
         steps: int | None = None,
+        scale: tuple[float, float] | None = None,
         seed: int = 0,
         strength: float = 1.0,
         samples: int = 1,
@@ -163,10 +104,11 @@ class Dehazer:
         Args:
             preset: "fast" or "paper".
             tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults.
-            guidance, steps: None for the preset's.
-            seed, strength, samples: see :class:`Settings`.
-            device, batch_size, precision: see :class:`Dehazer`.
-            use_haze_prior: False replaces the haze prior by Gaussian noise, added to the tissue.
+            guidance, observation, sampler, steps, scale: see `Settings`; None for the preset's. Projection alone brings
+                the additive observation model along, the only one of frames that it is defined for.
+            seed, strength, samples: see `Settings`.
+            device, batch_size, precision: see `Dehazer`.
+            use_haze_prior: False takes all that is not tissue for Gaussian noise: the paper's comparison.
 
         Raises:
             InputError: a prior that cannot be used.
@@ -174,19 +116,20 @@ class Dehazer:
         """
         if preset not in PRESETS:
             raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
-        chosen: dict[str, Any] = {k: v for k, v in (("guidance", guidance), ("steps", steps)) if v is not None}
-        if not use_haze_prior:
-            chosen["observation"] = "additive"
+        if guidance == "projection" and observation is None:
+            observation = "additive"
+        own = {"guidance": guidance, "observation": observation, "sampler": sampler, "steps": steps, "scale": scale}
+        chosen: dict[str, Any] = {k: v for k, v in own.items() if v is not None}
         settings = replace(PRESETS[preset], seed=seed, strength=strength, samples=samples, **chosen)
-        tissue = Prior.load(tissue_prior or "tissue", "tissue")
-        haze = Prior.load(haze_prior or "haze", "haze") if use_haze_prior else GaussianNoise()
+        tissue = Prior.load(tissue_prior or PRIORS[preset][0], "tissue")
+        haze = Prior.load(haze_prior or PRIORS[preset][1], "haze") if use_haze_prior else None
         return cls(tissue, haze, settings, device, batch_size, precision)
 
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None) -> DehazeResult:
         """Takes the haze off every frame; frames are independent of one another.
 
         Args:
-            cine: see :class:`~usdehaze.cine.Cine`.
+            cine: see `Cine`.
             progress: called with (frames done, frames).
 
         Raises:
@@ -197,6 +140,7 @@ class Dehazer:
         n_frames, span = len(cine.frames), cine.dynamic_range_db
         tissue, haze = np.empty_like(cine.frames), np.empty_like(cine.frames)
         std = np.empty_like(cine.frames) if self.settings.samples > 1 else None
+        self._passes.clear()
         for start in range(0, n_frames, self.batch_size):
             block = slice(start, min(start + self.batch_size, n_frames))
             native = cine.frames[block]
@@ -213,12 +157,16 @@ class Dehazer:
         settings = {
             **asdict(self.settings),
             "tissue_prior": self.tissue.name,
-            "haze_prior": self.haze.name,
-            "evaluations": 2 * self.settings.steps * self.settings.chains * self.settings.samples,
+            "haze_prior": self.haze.name if self.haze else "none (Gaussian noise)",
+            "evaluations": self._evaluations(),
             "device": str(self.device),
             "precision": self.precision,
         }
         return DehazeResult(cine, tissue, haze, std, settings)
+
+    def _evaluations(self) -> int:
+        """Network passes a frame, both priors counted: what was counted, not what was planned."""
+        return round(self.settings.samples * self.settings.chains * sum(self._passes) / max(len(self._passes), 1))
 
     def split(
         self, y: Tensor, seen: Tensor, frames: list[int], dynamic_range_db: float = 60.0
@@ -256,30 +204,27 @@ class Dehazer:
 
     def _sample(self, y: Tensor, seen: Tensor, keys: list[tuple[int, int, int]], dynamic_range_db: float) -> Tensor:
         """Gain of tissue and level of haze, ``(B, 2, depth, angle)`` on the CPU, one posterior sample for each key."""
-        s = self.settings
-        additive, last = s.observation == "additive", min(s.votes, s.steps)
-        observation: Observation = Additive() if additive else LogPower(dynamic_range_db)
-        gains: list[Tensor] = []
-        levels: list[Tensor] = []
-
-        def vote(i: int, x: Tensor, n: Tensor) -> None:
-            if i >= s.steps - last:
-                # The stronger echo sets the level: where haze is stronger, tissue lies below the frame by x - n.
-                gains.append((x - frame if additive else x - n).clamp(-1, 0))
-                levels.append(n.clamp(0, 1))
-
+        s, joint = self.settings, self.haze is not None
+        last = min(s.votes, s.steps)
         chain_keys = [(seed, frame, k * s.chains + c) for seed, frame, k in keys for c in range(s.chains)]
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             frame = y[:, None].repeat_interleave(s.chains, 0).to(self.device)
-            problem = Problem(frame, seen, self.tissue, self.haze, observation)
+            problem = Problem(frame, make_observation(s, joint, dynamic_range_db), self.tissue, self.haze, seen)
             streams = Streams(chain_keys, self.device)
-            if s.sampler == "stochastic":
-                stochastic(problem, self.rule, karras_sigmas(s.steps, s.sigma_min, s.sigma_max), streams, vote)
-            else:
-                euler_maruyama(problem, self.rule, paper_sigmas(s.steps), streams, vote)
+            rule, noise = make_rule(s, lambda: streams.normal((problem.size,)), problem)
+            estimates: deque[Tensor] = deque(maxlen=last)
+            end = sample(s, Posterior(problem, rule), noise, lambda step: estimates.append(step.estimate))
+            estimates[-1] = end
+            self._passes.append(problem.evaluations)
+            additive = not joint or s.observation == "additive"
+            gains, levels = [], []
+            for x, n in map(problem.parts, estimates):
+                # The stronger echo sets the level: where haze is stronger, tissue lies below the frame by x - n.
+                gains.append((x - frame if additive else x - n).clamp(-1, 0))
+                levels.append((n if joint else frame - x).clamp(0, 1))
             # (levels, B, chains, depth, angle) -> every vote on a frame along the first axis
             ballots = torch.stack([torch.stack(gains), torch.stack(levels)])
-            ballots = ballots.reshape(2, last, len(y), s.chains, *y.shape[1:]).transpose(2, 3).flatten(1, 2)
+            ballots = ballots.reshape(2, len(estimates), len(y), s.chains, *y.shape[1:]).transpose(2, 3).flatten(1, 2)
             gain = _quantile(ballots[0], VOTE) * seen  # nothing is known where there is no image
             return torch.stack([gain, _quantile(ballots[1], VOTE)], dim=1).float().cpu()
 
@@ -290,18 +235,6 @@ def _quantile(values: Tensor, place: float) -> Tensor:
     at = place * (len(ordered) - 1)
     low = int(at)
     return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], at - low)
-
-
-def _rule(settings: Settings) -> Rule:
-    paper = settings.sampler == "euler-maruyama"
-    rules: dict[str, Rule] = {
-        "proximal": proximal,
-        "pigdm": PiGDM((0.93, 0.88) if paper else None),
-        "dps": DPS(),
-    }
-    if settings.guidance not in rules:
-        raise UsdehazeError(f"no guidance {settings.guidance!r}; there are {', '.join(rules)}")
-    return rules[settings.guidance]
 
 
 def _device(name: str) -> torch.device:

@@ -1,121 +1,151 @@
-"""Guidance rules: how the frame pulls the two priors' estimates towards an explanation of itself.
+"""Guidance rules: how a frame pulls its unknowns towards an explanation of itself.
 
-A rule sees noisy tissue ``x`` and noisy haze ``n`` at noise level sigma, asks each prior once for its denoised
-estimate ``x0 = D(x, sigma)``, ``n0`` (Tweedie), and returns both moved by the likelihood of the frame ``y``.
+A rule takes the noisy unknowns ``u`` (rows of tissue and haze, see `Problem`) at noise level sigma, asks each prior
+once, and returns the guided estimate of the clean unknowns. ``J`` is the Jacobian of the denoisers; its product with a
+vector is taken by back-propagation, never as a matrix.
 
-``step`` is the fraction of the way from ``x`` to ``x0`` that the sampler is about to go. The paper adds its
-correction to ``x`` itself; added to ``x0`` and divided by ``step``, it has the same effect.
+`proximal` and `PiGDM` give the expected unknowns given the frame, wherever the priors' errors are Gaussian. `DPS`,
+`Projection` and ``PiGDM(per_step=True)`` are the paper's steps: corrections added to ``u`` once a step, however far the
+step goes. Such a correction is here divided by ``step``, the fraction of the way to the estimate that the sampler is
+about to go, and added to the estimate, which comes to the same. All rules work with two priors and with tissue alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from usdehaze.diffusion.observation import Observation
+from usdehaze.diffusion.denoiser import Problem
+from usdehaze.diffusion.observation import Linear, LinearOperator, apply
+from usdehaze.errors import UsdehazeError
 
-
-class Denoiser(Protocol):
-    """A prior: expected clean frames given noisy ones, and mean and variance of a pixel of its data."""
-
-    @property
-    def data_mean(self) -> float: ...
-
-    @property
-    def data_variance(self) -> float: ...
-
-    def __call__(self, x: Tensor, sigma: float, /) -> Tensor: ...
+Scale = tuple[float, float]  # lambda (tissue) and kappa (haze) of the paper
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One batch of frames to split.
-
-    Attributes:
-        y: ``(B, 1, depth, angle)`` observed frames, model units.
-        seen: same shape or broadcastable, 1 where ``y`` is image data and 0 where it says nothing.
-        tissue, haze: the two priors.
-        observation: how tissue and haze make ``y``.
-    """
-
-    y: Tensor
-    seen: Tensor
-    tissue: Denoiser
-    haze: Denoiser
-    observation: Observation
-
-    def spread(self, sigma: float) -> tuple[float, float]:
-        """Variances ``r2``, ``q2`` of the denoised estimates, ``sigma^2 v / (sigma^2 + v)`` with the prior's own ``v``.
-
-        The paper prints ``beta^2 / (beta^2 - 1)``; it is ``+``, and it stands for data of unit variance.
-        """
-        v, w = self.tissue.data_variance, self.haze.data_variance
-        return sigma**2 * v / (sigma**2 + v), sigma**2 * w / (sigma**2 + w)
-
-    def first_guess(self) -> tuple[Tensor, Tensor]:
-        """What ``y`` tells of tissue and haze when of each prior only mean and variance of a pixel are known."""
-        x, n = (torch.full_like(self.y, prior.data_mean) for prior in (self.tissue, self.haze))
-        a, b = self.observation.explain(self.y, x, self.tissue.data_variance, n, self.haze.data_variance)
-        return x + self.seen * (a - x), n + self.seen * (b - n)
-
-
-Rule = Callable[[Problem, Tensor, Tensor, float, float], tuple[Tensor, Tensor]]
-
-
-def proximal(problem: Problem, x: Tensor, n: Tensor, sigma: float, step: float) -> tuple[Tensor, Tensor]:
-    """Moves ``(x0, n0)`` to its posterior mean given ``y``, the estimates' own errors taken as Gaussian.
+class Proximal:
+    """Moves the estimates to their posterior means given ``y``, their own errors taken as Gaussian.
 
     No back-propagation. For linear models and Gaussian priors this is the exact posterior mean at this noise level.
+
+    Args:
+        scale: share of that move that is made.
     """
-    x0, n0 = problem.tissue(x, sigma), problem.haze(n, sigma)
-    r2, q2 = problem.spread(sigma)
-    a, b = problem.observation.explain(problem.y, x0, r2, n0, q2)
-    return x0 + problem.seen * (a - x0), n0 + problem.seen * (b - n0)
+
+    scale: Scale = (1.0, 1.0)
+
+    def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
+        x0, n0 = problem.denoise(*problem.parts(u), sigma)
+        r2, q2 = problem.spread(sigma)
+        a, b = problem.observation.explain(problem.y, x0, r2, n0, q2)
+        x0 = x0 + self.scale[0] * problem.seen * (a - x0)
+        return problem.join(x0, n0 + self.scale[1] * problem.seen * (b - n0))
 
 
 @dataclass(frozen=True)
 class PiGDM:
-    """Pseudo-inverse guidance: the gradient of ``log p(y | x0, n0)`` through both denoisers (true ``J^T v``).
+    """Pseudo-inverse guidance: the gradient of ``log p(y | x0, n0)``, brought back through both denoisers.
 
-    For ``x ~ N(x0, r2)`` that gradient is ``(E[x | y] - x0) / r2``, whatever the observation model; for a linear one
-    it is the paper's ``A^T S^-1 e``.
+    Added to the score, ``x0 + sigma^2 J^T A^T S^-1 e``, it is the posterior's own score, right for steps of any length.
 
     Args:
-        scale: lambda and kappa of the paper, which adds ``lambda r2 J^T A^T S^-1 e`` to ``x`` at every step whatever
-            its length; None for the posterior score itself, ``x0 + sigma^2 J^T A^T S^-1 e``, right for any step.
+        scale: lambda and kappa.
+        per_step: the paper's step instead, ``lambda r2 J^T A^T S^-1 e`` added to ``x`` at every step.
     """
 
-    scale: tuple[float, float] | None = None
+    scale: Scale = (1.0, 1.0)
+    per_step: bool = False
 
-    def __call__(self, problem: Problem, x: Tensor, n: Tensor, sigma: float, step: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
         with torch.enable_grad():
-            x, n = x.detach().requires_grad_(), n.detach().requires_grad_()
-            x0, n0 = problem.tissue(x, sigma), problem.haze(n, sigma)
-        r2, q2 = problem.spread(sigma)
-        a, b = problem.observation.explain(problem.y, x0.detach(), r2, n0.detach(), q2)
-        pulls = problem.seen * (a - x0.detach()) / r2, problem.seen * (b - n0.detach()) / q2
-        gx, gn = torch.autograd.grad((x0, n0), (x, n), pulls)
-        x0, n0 = x0.detach(), n0.detach()
-        if self.scale is None:
-            return x0 + sigma**2 * gx, n0 + sigma**2 * gn
-        return x0 + self.scale[0] * r2 / step * gx, n0 + self.scale[1] * q2 / step * gn
+            at = u.detach().requires_grad_()
+            estimates = problem.denoise(*problem.parts(at), sigma)
+        x0, n0 = (t.detach() for t in estimates)
+        a, b = problem.pull(x0, n0, sigma)
+        length = sigma**2
+        if self.per_step:
+            (r2, q2), length = problem.spread(sigma), 1 / _fixed(step, "pigdm with the paper's step")
+            a, b = apply(r2, a), apply(q2, b)
+        gx, gn = problem.parts(_transposed_jacobian(problem, estimates, at, (a, b)))
+        return problem.join(x0 + self.scale[0] * length * gx, n0 + self.scale[1] * length * gn)
 
 
 @dataclass(frozen=True)
 class DPS:
-    """Diffusion posterior sampling: down the gradient of each frame's own ``||y - h(x0, n0)||_2``."""
+    """Diffusion posterior sampling: at every step down the gradient of each frame's own ``||y - h(x0, n0)||_2``."""
 
-    scale: tuple[float, float] = (12.7, 16.7)
+    scale: Scale = (12.7, 16.7)
 
-    def __call__(self, problem: Problem, x: Tensor, n: Tensor, sigma: float, step: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
+        step = _fixed(step, "dps")
         with torch.enable_grad():
-            x, n = x.detach().requires_grad_(), n.detach().requires_grad_()
-            x0, n0 = problem.tissue(x, sigma), problem.haze(n, sigma)
-            residual = problem.seen * (problem.y - problem.observation.predict(x0, n0))
-            norms = torch.linalg.vector_norm(residual, dim=(1, 2, 3))
-            gx, gn = torch.autograd.grad(norms.sum(), (x, n))
-        return x0.detach() - self.scale[0] / step * gx, n0.detach() - self.scale[1] / step * gn
+            at = u.detach().requires_grad_()
+            estimates = problem.denoise(*problem.parts(at), sigma)
+        x0, n0 = (t.detach() for t in estimates)
+        e = problem.seen * (problem.y - problem.observation.predict(x0, n0))
+        norm = torch.linalg.vector_norm(e.flatten(1), dim=1).clamp(min=1e-12).reshape(-1, *[1] * (e.ndim - 1))
+        pull = problem.observation.adjoint(x0, n0, e / norm)
+        gx, gn = problem.parts(_transposed_jacobian(problem, estimates, at, pull))
+        return problem.join(x0 + self.scale[0] / step * gx, n0 + self.scale[1] / step * gn)
+
+
+class SharedNoise:
+    """Noise for `Projection`: one draw serves tissue, haze and frame, as the paper has it.
+
+    Args:
+        noise: gives ``(B, size)`` standard normal rows.
+        problem: what they are noise for. Haze of another size than tissue keeps its own draw.
+    """
+
+    def __init__(self, noise: Callable[[], Tensor], problem: Problem) -> None:
+        self.noise, self.problem = noise, problem
+        self.tissue: Tensor | None = None
+
+    def __call__(self) -> Tensor:
+        x, n = self.problem.parts(self.noise())
+        self.tissue = x
+        return self.problem.join(x, x if x.shape == n.shape else n)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """At every step towards the set that explains the noised frame ``y + sigma A z``, before the priors are asked.
+
+    Raises:
+        UsdehazeError: when called with an observation model that is not linear: a noised frame is then not defined.
+    """
+
+    noise: SharedNoise
+    scale: Scale = (0.5, 0.5)
+
+    def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
+        step = _fixed(step, "projection")
+        if not isinstance(problem.observation, Linear | LinearOperator):
+            name = type(problem.observation).__name__
+            raise UsdehazeError(f"projection needs a linear observation model such as Additive, found {name}")
+        if self.noise.tissue is None:
+            raise UsdehazeError("projection shares its noise with the sampler, which has drawn none of it")
+        x, n = problem.parts(u)
+        noised = problem.y + sigma * problem.observation.predict(self.noise.tissue, torch.zeros_like(problem.y))
+        e = problem.seen * (noised - problem.observation.predict(x, n))
+        a, b = problem.observation.adjoint(x, n, e)
+        moved = problem.join(x + self.scale[0] * a, n + self.scale[1] * b)
+        estimate = problem.join(*problem.denoise(*problem.parts(moved), sigma))
+        return estimate + (1 / step - 1) * (moved - u)  # the step goes on from ``moved``
+
+
+def _transposed_jacobian(
+    problem: Problem, estimates: tuple[Tensor, Tensor], at: Tensor, pull: tuple[Tensor, ...]
+) -> Tensor:
+    """``J^T pull`` for the estimates of `Problem.denoise`, as rows of unknowns."""
+    k = 1 if problem.haze is None else 2
+    return torch.autograd.grad(estimates[:k], at, pull[:k])[0]
+
+
+def _fixed(step: float | None, rule: str) -> float:
+    if step is None:
+        raise UsdehazeError(f"{rule} corrects once a step, and this sampler's steps have no fixed length")
+    return step

@@ -1,120 +1,234 @@
 """Observation models: how tissue ``x`` and haze ``n`` make the frame ``y``.
 
-Everything is in model units: 0 = floor, 1 = full scale (0 dB). A model gives ``h(x, n)``, its two pointwise
-derivatives, the variance of ``y`` about ``h``, and what ``y`` tells of a pair known with Gaussian doubt; the guidance
-rules need nothing else.
+In model units: for log-compressed frames 0 = floor, 1 = full scale (0 dB). The guidance rules need four things of a
+model: what it predicts, the adjoint of its derivatives, and, with the priors' estimates known up to Gaussian errors,
+what ``y`` tells of them, as posterior means (`explain`) and as the gradient of the log-likelihood (`pull`).
+
+A new model is a subclass with ``predict``, ``derivatives`` and ``variance``; docs/method.md writes one. Models of
+echoes whose powers add, `LogPower` the first of them, are in `usdehaze.diffusion.echo`.
 """
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from usdehaze.errors import UsdehazeError
 
-class Observation(Protocol):
-    """A pointwise observation model; all tensors have the shape of the frames."""
+Spread = float | Tensor  # variance of an estimate's error: one for all pixels, or a (d, d) covariance
 
+
+def apply(spread: Spread, v: Tensor) -> Tensor:
+    """A spread, as an operator, on each frame of ``v``."""
+    return (v.flatten(1) @ spread.T).view_as(v) if isinstance(spread, Tensor) else spread * v
+
+
+class Observation(ABC):
+    """A pointwise model ``y = h(x, n) + noise``; tissue, haze and frame have one shape.
+
+    Whatever ``h`` is, it is taken as linear between the estimates and the truth: PiGDM's formula with ``A`` replaced by
+    the derivatives, ``S = hx^2 r2 + hn^2 q2 + variance``. `LogPower` does better.
+
+    Attributes:
+        needs_haze: the model means nothing without a haze prior.
+    """
+
+    needs_haze = False
+
+    @abstractmethod
     def predict(self, x: Tensor, n: Tensor) -> Tensor:
         """``h(x, n)``."""
 
+    @abstractmethod
     def derivatives(self, x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-        """``dh/dx`` and ``dh/dn``."""
+        """``dh/dx`` and ``dh/dn`` in each pixel."""
 
+    @abstractmethod
     def variance(self, x: Tensor, n: Tensor) -> Tensor:
         """Variance of ``y`` about ``h(x, n)``."""
 
-    def explain(self, y: Tensor, x: Tensor, r2: float, n: Tensor, q2: float) -> tuple[Tensor, Tensor]:
-        """Posterior means of tissue and haze, in each pixel, given ``y`` and beforehand ``N(x, r2)``, ``N(n, q2)``."""
+    def adjoint(self, x: Tensor, n: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Transposed derivatives of ``h`` at ``(x, n)``, applied to ``e``."""
+        hx, hn = self.derivatives(x, n)
+        return hx * e, hn * e
+
+    def pull(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
+        """Gradient of ``log p(y)`` with respect to the estimates ``x``, ``n``, whose errors have variances r2, q2.
+
+        Raises:
+            UsdehazeError: a full covariance, which only linear models take.
+        """
+        if isinstance(r2, Tensor) or isinstance(q2, Tensor):
+            raise UsdehazeError(f"{type(self).__name__} takes one variance for all pixels, found a full covariance")
+        hx, hn = self.derivatives(x, n)
+        s = hx * hx * r2 + hn * hn * q2 + self.variance(x, n)
+        e = (y - self.predict(x, n)) / s
+        return hx * e, hn * e
+
+    def explain(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
+        """Posterior means of tissue and haze given ``y`` and beforehand ``N(x, r2)``, ``N(n, q2)``."""
+        a, b = self.pull(y, x, r2, n, q2)
+        return x + apply(r2, a), n + apply(q2, b)
 
 
-@dataclass(frozen=True)
-class Additive:
-    """``y = x + n + noise``, the paper's model (METHOD, ``A`` = identity).
+class Linear(Observation):
+    """``y = a x + b n + N(0, std^2)`` in every pixel; everything about it is exact.
 
-    Args:
+    Attributes:
+        a, b: factors on tissue and haze.
         std: deviation of the noise, model units.
     """
 
-    std: float = 0.01
+    a: float = 1.0
+    b: float = 1.0
+    std: float
 
     def predict(self, x: Tensor, n: Tensor) -> Tensor:
-        return x + n
+        return self.a * x + self.b * n
 
     def derivatives(self, x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.ones_like(x), torch.ones_like(n)
+        return torch.full_like(x, self.a), torch.full_like(n, self.b)
 
     def variance(self, x: Tensor, n: Tensor) -> Tensor:
         return torch.full_like(x, self.std**2)
 
-    def explain(self, y: Tensor, x: Tensor, r2: float, n: Tensor, q2: float) -> tuple[Tensor, Tensor]:
-        """Exact: the posterior is Gaussian."""
-        pull = (y - x - n) / (r2 + q2 + self.std**2)
-        return x + r2 * pull, n + q2 * pull
+    def pull(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
+        e = y - self.predict(x, n)
+        if isinstance(r2, Tensor) or isinstance(q2, Tensor):
+            unit = torch.eye(e[0].numel(), dtype=e.dtype, device=e.device)
+            s = self.a**2 * apply(r2, unit) + self.b**2 * apply(q2, unit) + self.std**2 * unit
+            e = torch.linalg.solve(s, e.flatten(1).T).T.reshape(e.shape)
+        else:
+            e = e / (self.a**2 * r2 + self.b**2 * q2 + self.std**2)
+        return self.a * e, self.b * e
 
 
 @dataclass(frozen=True)
-class LogPower:
-    """Two echoes whose powers add before log compression: ``y = 10 log10(10^(x/10) + 10^(n/10))`` in dB.
+class Additive(Linear):
+    """``y = x + n + noise``, the paper's model for dehazing (METHOD, ``A`` = identity)."""
 
-    The echoes themselves add with a random phase. About the level that the stronger one sets, with power ratio
-    ``p <= 1``, the log power then has the variance ``(10 / ln 10)^2 * 2 Li2(p)`` dB^2 (the Fourier series of
-    ``ln |1 + sqrt(p) exp(i phi)|^2``): large where tissue and haze are equally strong, none where one dominates.
+    std: float = 0.01
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Linear):
+    """``y = x + noise``: all that is not tissue is Gaussian noise. For runs without a haze prior.
 
     Args:
-        dynamic_range_db: dB between floor and full scale.
-        std_db: deviation of everything else (resampling, the scanner's grey curve), dB.
-        interference: share of that phase variance left in a pixel, which averages over speckle, in [0, 1].
+        std: the paper's ``sigma_y``, model units.
     """
 
-    dynamic_range_db: float = 60.0
-    std_db: float = 1.0
-    interference: float = 0.3
+    std: float = 0.15
+    b: float = 0.0
 
-    @property
-    def _nepers(self) -> float:
-        """Natural-log power per model unit."""
-        return self.dynamic_range_db * math.log(10) / 10
+
+class Blend(Linear):
+    """``y = (1 - share) x + share n + noise``: two images mixed (the paper's faces and digits have share 0.5)."""
+
+    def __init__(self, share: float = 0.5, std: float = 0.01) -> None:
+        self.a, self.b, self.std = 1 - share, share, std
+
+
+class LinearOperator(Observation):
+    """``y = A x + n + noise`` with any linear ``A``: compressed sensing, blur, missing data.
+
+    ``S^-1 = (r2 A A^T + c)^-1`` comes from the eigenvectors of ``A A^T``, found once for every noise level, or,
+    without a matrix, from conjugate gradients.
+
+    Args:
+        forward: ``A``, as an ``(m, d)`` matrix or a function of ``(B, *tissue shape)`` frames.
+        adjoint: ``A^T`` as a function of ``(B, *frame shape)``, where ``A`` is one.
+        std: deviation of the noise, model units.
+        tolerance: of conjugate gradients, as a share of the right-hand side's norm.
+    """
+
+    def __init__(
+        self,
+        forward: Tensor | Callable[[Tensor], Tensor],
+        adjoint: Callable[[Tensor], Tensor] | None = None,
+        std: float = 0.01,
+        tolerance: float = 1e-6,
+    ) -> None:
+        if not isinstance(forward, Tensor) and adjoint is None:
+            raise UsdehazeError("LinearOperator: a function for A needs a function for its adjoint A^T")
+        self.matrix = forward if isinstance(forward, Tensor) else None
+        self._forward, self._adjoint, self.std, self.tolerance = forward, adjoint, std, tolerance
+        self._eigen: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``A x``; for a matrix ``(B, m)``."""
+        return x.flatten(1) @ self.matrix.T if self.matrix is not None else self._forward(x)  # type: ignore[operator]
+
+    def transpose(self, v: Tensor, like: Tensor) -> Tensor:
+        """``A^T v``, of the shape of the tissue frames ``like``."""
+        out = v.flatten(1) @ self.matrix if self.matrix is not None else self._adjoint(v)  # type: ignore[misc]
+        return out.reshape(like.shape)
 
     def predict(self, x: Tensor, n: Tensor) -> Tensor:
-        return torch.logaddexp(self._nepers * x, self._nepers * n) / self._nepers
+        return self.forward(x).reshape(n.shape) + n
 
     def derivatives(self, x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-        share = torch.sigmoid(self._nepers * (x - n))  # of the power that is tissue
-        return share, 1 - share
+        raise UsdehazeError("LinearOperator is not pointwise: it has an adjoint, no derivatives in each pixel")
 
     def variance(self, x: Tensor, n: Tensor) -> Tensor:
-        p = torch.exp(-self._nepers * (x - n).abs())
-        dilogarithm = p * (1 + 0.645 * p * p)  # Li2(p) within 6 %
-        return (self.std_db / self.dynamic_range_db) ** 2 + self.interference * 2 * dilogarithm / self._nepers**2
+        return torch.full_like(n, self.std**2)
 
-    def explain(self, y: Tensor, x: Tensor, r2: float, n: Tensor, q2: float) -> tuple[Tensor, Tensor]:
-        """Either tissue made ``y`` and haze lies below, or the other way round; both cases weighed by their evidence.
+    def adjoint(self, x: Tensor, n: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        return self.transpose(e, x), e
 
-        Averaged over the phase between two echoes, their log power is that of the stronger one (Jensen's formula), so
-        ``y`` is taken as ``max(x, n)`` plus noise: the mixture-maximum model of Nadas et al. (1989), whose posterior
-        means are closed forms in the normal density and distribution. Linearising ``h`` instead would settle who
-        made ``y`` at the first noise level, by the priors' mean images alone.
-        """
-        s2 = self.variance(x, n)
-        tissue_log, tissue_on, tissue_below = _cases(y, x, r2, s2)
-        haze_log, haze_on, haze_below = _cases(y, n, q2, s2)
-        below_x = torch.special.log_ndtr((y - x) / (r2 + s2).sqrt())
-        below_n = torch.special.log_ndtr((y - n) / (q2 + s2).sqrt())
-        by_tissue = torch.sigmoid(tissue_log + below_n - haze_log - below_x)
-        return (
-            tissue_below + by_tissue * (tissue_on - tissue_below),
-            haze_on + by_tissue * (haze_below - haze_on),
-        )
+    def pull(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
+        e = self._solve(y - self.predict(x, n), x, r2, q2)
+        return self.transpose(e, x), e
+
+    def _solve(self, e: Tensor, x: Tensor, r2: Spread, q2: Spread) -> Tensor:
+        """``S^-1 e`` with ``S = A R A^T + Q + std^2``."""
+        full = isinstance(r2, Tensor) or isinstance(q2, Tensor)
+        if self.matrix is None:
+            if full:
+                raise UsdehazeError("LinearOperator takes a full covariance only together with a matrix")
+            return conjugate_gradients(
+                lambda v: r2 * self.forward(self.transpose(v, x)).reshape(v.shape) + (q2 + self.std**2) * v,
+                e,
+                self.tolerance,
+            )
+        flat = e.flatten(1)
+        if full:
+            unit = torch.eye(flat.shape[1], dtype=e.dtype, device=e.device)
+            s = self.matrix @ apply(r2, self.matrix).T + apply(q2, unit) + self.std**2 * unit
+            return torch.linalg.solve(s, flat.T).T.reshape(e.shape)
+        if self._eigen is None:
+            self._eigen = torch.linalg.eigh(self.matrix @ self.matrix.T)
+        values, vectors = self._eigen
+        return ((flat @ vectors) / (r2 * values.clamp(min=0) + q2 + self.std**2) @ vectors.T).reshape(e.shape)
 
 
-def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For ``x ~ N(x, r2)``: log density of making ``y``; mean of ``x`` having made it; mean of ``x`` lying below it."""
-    total = r2 + s2
-    z = (y - x) / total.sqrt()
-    log_density = -0.5 * z * z - 0.5 * total.log()
-    hazard = torch.exp(-0.5 * z * z - 0.5 * math.log(2 * math.pi) - torch.special.log_ndtr(z))
-    return log_density, x + r2 / total * (y - x), x - r2 / total.sqrt() * hazard
+def conjugate_gradients(operator: Callable[[Tensor], Tensor], b: Tensor, tolerance: float, most: int = 500) -> Tensor:
+    """Solves ``operator(v) = b`` for a symmetric positive operator (Hestenes and Stiefel 1952).
+
+    Each frame stops at its own time, so that its solution does not depend on the others in the batch.
+
+    Raises:
+        UsdehazeError: not there after ``most`` iterations.
+    """
+    column = (-1, *[1] * (b.ndim - 1))
+
+    def dot(p: Tensor, q: Tensor) -> Tensor:
+        return (p * q).flatten(1).sum(1).reshape(column)
+
+    v, r = torch.zeros_like(b), b
+    p, rr = r, dot(r, r)
+    goal = tolerance**2 * rr
+    for _ in range(most):
+        going = rr > goal
+        if not bool(going.any()):
+            return v
+        ap = operator(p)
+        length = torch.where(going, rr / dot(p, ap), 0.0)
+        v, r = v + length * p, r - length * ap
+        before, rr = rr, torch.where(going, dot(r, r), rr)
+        p = torch.where(going, r + rr / before * p, p)
+    raise UsdehazeError(f"conjugate gradients did not settle in {most} iterations; give the noise a larger std")

@@ -18,8 +18,10 @@ from typing import Any
 import torch
 
 from usdehaze.dehazer import PRESETS, Dehazer
-from usdehaze.diffusion.guidance import DPS, PiGDM, Problem, proximal
-from usdehaze.diffusion.observation import Additive, LogPower
+from usdehaze.diffusion.denoiser import Problem
+from usdehaze.diffusion.echo import LogPower
+from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
+from usdehaze.diffusion.observation import Additive, Observation
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.train import train
 from usdehaze.priors.unet import FastUNet
@@ -51,12 +53,13 @@ def checks(device: str) -> list[dict[str, Any]]:
         for sigma in (0.02, 0.3, 4.0):
             x, n = (frames * k + sigma * z for k, z in zip((0.5, 0.3), noise, strict=True))
             got[f"denoiser, sigma {sigma:g}"] = tissue(x.to(where), sigma).cpu()
-            for observation in (LogPower(), Additive()):
-                problem = Problem(frames.to(where), torch.ones(128, 128, device=where), tissue, haze, observation)
-                for label, rule in (("proximal", proximal), ("pigdm", PiGDM()), ("dps", DPS())):
-                    name = f"{label} with {type(observation).__name__}, sigma {sigma:g}"
-                    pair = rule(problem, x.to(where), n.to(where), sigma, 0.5)
-                    got[name] = torch.stack([t.detach().cpu() for t in pair])
+            models: tuple[Observation, ...] = (LogPower(), Additive())
+            for observation in models:
+                problem = Problem(frames.to(where), observation, tissue, haze)
+                u = problem.join(x, n).to(where)
+                for rule in (Proximal(), PiGDM(), DPS()):
+                    name = f"{type(rule).__name__} with {type(observation).__name__}, sigma {sigma:g}"
+                    got[name] = rule(problem, u, sigma, 0.5).detach().cpu()
     for name, expected in answers["cpu"].items():
         scale = max(1.0, float(expected.abs().max()))
         row(f"{name}: largest difference", float((answers[device][name] - expected).abs().max()) / scale, 2e-3)

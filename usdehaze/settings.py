@@ -1,0 +1,177 @@
+"""How a cine is dehazed: settings, presets, and what each setting stands for in `usdehaze.diffusion`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from usdehaze.diffusion import samplers
+from usdehaze.diffusion.denoiser import Posterior, Problem, Rule
+from usdehaze.diffusion.echo import LogPower
+from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, Scale, SharedNoise
+from usdehaze.diffusion.observation import Additive, GaussianNoise, Observation
+from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
+from usdehaze.errors import UsdehazeError
+
+GUIDANCES = ("proximal", "pigdm", "dps", "projection")
+OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
+
+# Samplers on falling noise levels from sigma_max to sigma_min, and those on the paper's diffusion and its even times.
+BY_SIGMA: dict[str, Callable[..., Tensor]] = {
+    "stochastic": samplers.stochastic,
+    "euler": samplers.euler,
+    "euler-churn": partial(samplers.euler, churn=8.0),
+    "heun": samplers.heun,
+    "heun-churn": partial(samplers.heun, churn=8.0),
+    "dpmpp-2m": samplers.dpmpp_2m,
+    "dpmpp-2m-sde": partial(samplers.dpmpp_2m, eta=1.0),
+    "langevin": samplers.annealed_langevin,
+    "adaptive-flow": samplers.adaptive_flow,
+}
+BY_TIME: dict[str, Callable[..., Tensor]] = {
+    "euler-maruyama": samplers.euler_maruyama,
+    "reverse-diffusion": partial(samplers.predictor_corrector, corrections=0),
+    "predictor-corrector": samplers.predictor_corrector,
+    "probability-flow": samplers.probability_flow,
+}
+SAMPLERS = (*BY_SIGMA, *BY_TIME)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a cine is dehazed. The first fields are the presets' business, the last three the user's.
+
+    Attributes:
+        preset: name it came from.
+        guidance: one of `GUIDANCES`.
+        observation: one of `OBSERVATIONS`; without a haze prior it is always Gaussian noise added to the tissue.
+        sampler: one of `SAMPLERS`.
+        steps: noise levels.
+        scale: lambda and kappa, the shares of the guidance's pull on tissue and haze; None for the guidance's own.
+        sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); samplers of `BY_SIGMA` only.
+        warm: start from the frame's first guess under noise of sigma_max, not from noise alone.
+        chains: independent runs that make up one sample.
+        votes: last noise levels at which each chain says how much of every pixel is haze.
+        seed: of the frames' random streams.
+        strength: share of the removal in dB that is applied: 0 nothing, 1 all.
+        samples: posterior samples a frame; the result is their mean, and from 2 on comes with their deviation.
+
+    Raises:
+        UsdehazeError: a name there is not, or a number out of range.
+    """
+
+    preset: str = "fast"
+    guidance: str = "proximal"
+    observation: str = "log-power"
+    sampler: str = "stochastic"
+    steps: int = 32
+    scale: Scale | None = None
+    sigma_max: float = 1.0
+    sigma_min: float = 0.04
+    warm: bool = True
+    chains: int = 2
+    votes: int = 16
+    seed: int = 0
+    strength: float = 1.0
+    samples: int = 1
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("guidance", self.guidance, GUIDANCES),
+            ("observation", self.observation, OBSERVATIONS),
+            ("sampler", self.sampler, SAMPLERS),
+        ):
+            if value not in known:
+                raise UsdehazeError(f"no {what} {value!r}; there are {', '.join(known)}")
+        if self.steps < 1 or self.samples < 1 or self.seed < 0:
+            raise UsdehazeError(
+                "steps and samples must be at least 1 and seed at least 0, "
+                f"found {self.steps}, {self.samples} and {self.seed}"
+            )
+        if not 0 <= self.strength <= 1:
+            raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
+        if self.guidance == "projection" and self.observation != "additive":
+            raise UsdehazeError(f"projection needs the additive observation model, found {self.observation}")
+
+    @property
+    def by_time(self) -> bool:
+        """The sampler takes the paper's even times."""
+        return self.sampler in BY_TIME
+
+
+PRESETS = {
+    "fast": Settings(),
+    "paper": Settings(
+        preset="paper",
+        guidance="pigdm",
+        observation="additive",
+        sampler="euler-maruyama",
+        steps=600,
+        warm=False,
+        chains=1,
+        votes=1,
+    ),
+}
+PRIORS = {"fast": ("tissue", "haze"), "paper": ("tissue", "haze")}  # names of a preset's shipped priors
+
+
+def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: float) -> Observation:
+    """The observation model of frames in [0, 1] that span ``dynamic_range_db``."""
+    if not with_haze:
+        return GaussianNoise()
+    if settings.observation == "additive":
+        return Additive()
+    return LogPower(dynamic_range_db, linearised=settings.observation == "log-power-linearised")
+
+
+def make_rule(settings: Settings, noise: Callable[[], Tensor], problem: Problem) -> tuple[Rule, Callable[[], Tensor]]:
+    """The guidance rule, and the noise that its sampler must draw from.
+
+    The paper's own lambda and kappa for samplers of many steps on its even times; `PiGDM` elsewhere gives the posterior
+    score, which needs none.
+    """
+    if settings.guidance == "projection":
+        shared = SharedNoise(noise, problem)
+        return Projection(shared, settings.scale or Projection.scale), shared
+    if settings.guidance == "dps":
+        return DPS(settings.scale or DPS.scale), noise
+    if settings.guidance == "pigdm" and settings.by_time:
+        return PiGDM(settings.scale or (0.93, 0.88), per_step=True), noise
+    rule = PiGDM if settings.guidance == "pigdm" else Proximal
+    return rule(settings.scale or (1.0, 1.0)), noise
+
+
+def sample(
+    settings: Settings,
+    guided: Posterior,
+    noise: Callable[[], Tensor],
+    callback: samplers.Callback | None = None,
+    around: Tensor | None = None,
+) -> Tensor:
+    """Runs the sampler.
+
+    Args:
+        settings: which, and how many steps.
+        guided: see `Posterior`.
+        noise: gives ``(B, size)`` standard normal rows.
+        callback: sees every `Step`.
+        around: ``(B, size)`` unknowns to start around, an earlier result for instance; None for what the settings say.
+
+    Returns:
+        ``(B, size)`` unknowns.
+    """
+    if around is None and settings.warm:
+        around = guided.problem.first_guess()
+    if settings.by_time:
+        sde = PaperVE()
+        u = samplers.start(noise, sde.beta(1.0), 0.0 if around is None else around)
+        return BY_TIME[settings.sampler](guided, u, sde, times(settings.steps), noise=noise, callback=callback)
+    sigmas = karras_sigmas(settings.steps, settings.sigma_min, settings.sigma_max)
+    u = samplers.start(noise, settings.sigma_max, 0.0 if around is None else around)
+    run = BY_SIGMA[settings.sampler]
+    if settings.sampler == "adaptive-flow":
+        return run(guided, u, sigmas, callback=callback)
+    return run(guided, u, sigmas, noise=noise, callback=callback)
