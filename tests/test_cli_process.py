@@ -137,12 +137,12 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path, model, where):
 BAD_SCANS = {
     "missing": (None, "no such file"),
     "text": (b"no scan", "is not an HDF5 file"),
-    "no dataset": ({"note": 3.0}, "no 2-D or 3-D numeric dataset"),
+    "no dataset": ({"note": 3.0}, "no numeric dataset that could be frames"),
     "several": ({"a": fan_frames(), "b": fan_frames()}, "2 datasets could be the frames: a (2, 64, 64) uint8, b"),
     "empty": ({"x": np.zeros((0, 32, 32))}, "is empty"),
     "constant": ({"x": np.full((1, 32, 32), 9, np.uint8)}, "is constant"),
     "NaN": ({"x": np.full((2, 32, 32), np.nan)}, "no finite value"),
-    "shape": ({"x": np.zeros((2, 32, 32, 3), np.uint8)}, "x (2, 32, 32, 3) uint8"),
+    "shape": ({"x": np.zeros((2, 32, 32, 5), np.uint8)}, "x (2, 32, 32, 5) uint8"),
 }
 
 

@@ -48,9 +48,11 @@ def test_files_cut_off_at_any_place(tmp_path):
 
 def test_no_numeric_dataset(tmp_path):
     path = write(
-        tmp_path / "a.h5", {"name": "scan", "gain": 3.0, "table": np.zeros((3, 2748)), "rgb": np.ones((2, 9, 9, 3))}
+        tmp_path / "a.h5", {"name": "scan", "gain": 3.0, "table": np.zeros((3, 2748)), "planes": np.ones((2, 9, 9, 5))}
     )
-    refused(path, "no 2-D or 3-D numeric dataset", "rgb (2, 9, 9, 3) float64", "table (3, 2748)", "expected")
+    refused(
+        path, "no numeric dataset that could be frames", "planes (2, 9, 9, 5) float64", "table (3, 2748)", "expected"
+    )
 
 
 def test_several_candidates_are_listed_with_their_shapes(tmp_path):
@@ -60,10 +62,12 @@ def test_several_candidates_are_listed_with_their_shapes(tmp_path):
 
 
 def test_named_datasets_that_are_not_frames(tmp_path):
-    path = write(tmp_path / "a.h5", {"g/rgb": np.zeros((2, 32, 32, 3), np.uint8), "text": np.array([[b"a"] * 9] * 9)})
+    path = write(
+        tmp_path / "a.h5", {"g/planes": np.zeros((2, 32, 32, 5), np.uint8), "text": np.array([[b"a"] * 9] * 9)}
+    )
     refused(path, "no dataset 'nope'", "usdehaze info", dataset="nope")
     refused(path, "'g' is not a dataset", dataset="g")
-    refused(path, "shape (2, 32, 32, 3); expected frames (T, H, W) or (H, W); colour", dataset="g/rgb")
+    refused(path, "shape (2, 32, 32, 5); expected frames (T, H, W) or (H, W); say with --axes", dataset="g/planes")
     refused(path, "holds |S1; expected numbers", dataset="text")
 
 
@@ -107,7 +111,7 @@ def test_links_and_storage_that_lead_out_of_the_file_are_not_followed(tmp_path):
     refused(path, "'external' keeps its data in another file", dataset="external")
     with h5py.File(tmp_path / "links.h5", "w") as file:
         file["out"] = h5py.ExternalLink(str(secret), "/x")
-    refused(tmp_path / "links.h5", "no 2-D or 3-D numeric dataset", "links are not followed (out)")
+    refused(tmp_path / "links.h5", "no numeric dataset that could be frames", "links are not followed (out)")
 
 
 def test_links_that_go_round_in_circles_end(tmp_path):

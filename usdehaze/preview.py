@@ -6,15 +6,16 @@ The same result gives the same bytes, whenever and wherever it is drawn with the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from usdehaze.cine import Cine, Polar
+from usdehaze.cine import Polar
 from usdehaze.errors import UsdehazeError
-from usdehaze.io.atomic import atomic
+from usdehaze.io.film import Film, Gif, Mp4, Png
+from usdehaze.io.scan import CineScan, Scan
+from usdehaze.io.sink import Sink
 from usdehaze.signal import db_to_grey
 
 if TYPE_CHECKING:
@@ -47,18 +48,12 @@ def check_kind(kind: str) -> None:
             ) from None
 
 
-def write_preview(
-    path: str | os.PathLike[str],
-    result: DehazeResult | StoredResult,
-    kind: str = "png",
-    frame: int | None = None,
-    overwrite: bool = False,
-) -> None:
-    """Draws a preview of a result.
+class PreviewWriter(Sink):
+    """Draws a preview, a few frames at a time.
 
     Args:
         path: the image or film to write.
-        result: frames in dB on the input's own grid. Polar frames are scan-converted, others are shown as they are.
+        scan: what the frames come from. Polar frames are scan-converted, others are shown as they are.
         kind: "png", "gif" or "mp4".
         frame: which frame a PNG shows; the middle one by default.
         overwrite: replace a file that exists.
@@ -66,17 +61,49 @@ def write_preview(
     Raises:
         UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
     """
-    check_kind(kind)
-    n_frames = len(result.cine.frames)
-    with atomic(path, overwrite) as part:
-        if kind == "png":
-            Image.fromarray(next(_pictures(result, [n_frames // 2 if frame is None else frame]))).save(part, "PNG")
-        elif kind == "gif":
-            first, *rest = (Image.fromarray(picture) for picture in _pictures(result, range(n_frames)))
-            duration_ms = max(20, round(1000 * _frame_time_s(result.cine)))
-            first.save(part, "GIF", save_all=True, append_images=rest, duration=duration_ms, loop=0, optimize=False)
-        else:
-            _write_mp4(part, _pictures(result, range(n_frames)), 1 / _frame_time_s(result.cine))
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        scan: Scan,
+        kind: str = "png",
+        frame: int | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        super().__init__(path, scan, overwrite)
+        check_kind(kind)
+        self.kind, self.frame = kind, scan.n_frames // 2 if frame is None else frame
+        self._film: Film | None = None
+
+    def _append(self, result: DehazeResult | StoredResult) -> None:
+        indices = range(len(result.tissue))
+        if self.kind == "png":
+            indices = indices[max(0, self.frame - self.n_done) :][: self.frame >= self.n_done]
+        for index in indices:
+            picture = picture_of(result, index)
+            if self._film is None:
+                self._film = _FILMS[self.kind](self.part.path, picture.shape, frame_time_s(self.scan.frame_times_s))
+            self._film.add(picture)
+
+    def _close(self, complete: bool) -> None:
+        if self._film is not None:
+            self._film.close()
+
+
+def write_preview(
+    path: str | os.PathLike[str],
+    result: DehazeResult | StoredResult,
+    kind: str = "png",
+    frame: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Draws a preview of a result that is in memory: see `PreviewWriter`.
+
+    Raises:
+        UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
+    """
+    with PreviewWriter(path, CineScan(result.cine), kind, frame, overwrite) as writer:
+        writer.append(result)  # type: ignore[arg-type]  # a stored result has what is drawn
 
 
 def side_by_side(panels: list[np.ndarray], captions: tuple[str, ...] = _CAPTIONS) -> np.ndarray:
@@ -119,46 +146,21 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     return np.rint(picture).astype(np.uint8)
 
 
-def _pictures(result: DehazeResult | StoredResult, indices: range | list[int]) -> Iterator[np.ndarray]:
+def picture_of(result: DehazeResult | StoredResult, index: int) -> np.ndarray:
+    """Input, tissue and haze of one frame side by side: ``(H, W)`` uint8."""
     cine = result.cine
-    for index in indices:
-        panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]
-        if isinstance(cine.geometry, Polar):
-            panels = [scan_convert(panel, cine.geometry) for panel in panels]
-        yield side_by_side(panels)
+    panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]
+    if isinstance(cine.geometry, Polar):
+        panels = [scan_convert(panel, cine.geometry) for panel in panels]
+    return side_by_side(panels)
 
 
-def _frame_time_s(cine: Cine) -> float:
+def frame_time_s(times: np.ndarray | None) -> float:
     """Time between frames, s; 1/20 s where the file does not say."""
-    times = cine.frame_times_s
     if times is None or len(times) < 2:
         return DEFAULT_FRAME_TIME_S
     step = float(np.median(np.diff(times)))
     return step if 0.001 <= step <= 10 else DEFAULT_FRAME_TIME_S
 
 
-def _write_mp4(part: os.PathLike[str], pictures: Iterator[np.ndarray], frames_per_s: float) -> None:
-    import imageio_ffmpeg
-
-    first = next(pictures)
-    writer = imageio_ffmpeg.write_frames(
-        os.fspath(part),
-        (first.shape[1], first.shape[0]),
-        pix_fmt_in="gray",
-        pix_fmt_out="yuv420p",
-        fps=frames_per_s,
-        quality=None,
-        codec="libx264",
-        macro_block_size=2,
-        output_params=["-crf", "18", "-threads", "1", "-movflags", "+faststart", "-fflags", "+bitexact", "-f", "mp4"],
-    )
-    writer.send(None)
-    try:
-        writer.send(np.ascontiguousarray(first))
-        for picture in pictures:
-            writer.send(np.ascontiguousarray(picture))
-        writer.close()  # waits for ffmpeg to finish
-    except OSError as error:  # a broken pipe: ffmpeg gave up
-        raise UsdehazeError("ffmpeg could not write the MP4 preview; ask for a GIF or PNG") from error
-    finally:
-        writer.close()
+_FILMS: dict[str, type[Film]] = {"png": Png, "gif": Gif, "mp4": Mp4}

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, settings_of
-from usdehaze.cli.options import Number
+from usdehaze.cli.options import reading_options
 
 if TYPE_CHECKING:
-    from usdehaze.cine import Cine, Geometry
+    import numpy as np
+
+    from usdehaze.cine import Geometry
+    from usdehaze.io import Scan
 
 _MADE_WITH = ("preset", "guidance", "steps", "seed", "strength", "samples", "tissue_prior", "haze_prior", "created")
 
 
 @click.command()
 @click.argument("file")
-@click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be the frames.")
-@click.option("--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB.")
+@reading_options
 @common_options
 @click.pass_context
-def info(ctx: click.Context, file: str, dataset: str | None, dynamic_range_db: float | None) -> None:
+def info(ctx: click.Context, file: str, **reading: Any) -> None:
     """What is in FILE: layout, frames, size, geometry, dynamic range, frame rate, and what has to be assumed.
 
     FILE may be a folder: every scan in it.
@@ -34,7 +36,7 @@ def info(ctx: click.Context, file: str, dataset: str | None, dynamic_range_db: f
     scans = list_scans([file])
     for scan in scans:
         try:
-            lines = describe_file(scan, dataset, dynamic_range_db)
+            lines = describe_file(scan, reading)
         except Exception as error:
             settings.report(error, scan)
             failed += 1
@@ -47,33 +49,43 @@ def info(ctx: click.Context, file: str, dataset: str | None, dynamic_range_db: f
     ctx.exit(SOME_FAILED if failed else DONE)
 
 
-def describe_file(path: Path, dataset: str | None, dynamic_range_db: float | None) -> list[tuple[str, str]]:
-    """Label and value of every line about one scan, or one result of usdehaze."""
-    from usdehaze.io import RESULT_SUFFIX, open_cine
+def describe_file(path: Path, reading: dict[str, Any]) -> list[tuple[str, str]]:
+    """Label and value of every line about one scan, or one result of usdehaze.
 
-    made_with: list[tuple[str, str]] = []
-    if dataset is None and path.name.endswith(RESULT_SUFFIX):
-        from usdehaze.io.result import read_result
+    Every frame is read once, so that what is described here can be processed.
+    """
+    from usdehaze.io import RESULT_SUFFIX, open_scan
 
-        stored = read_result(path)
-        cine = stored.cine
-        made_with = [(key, str(stored.attrs[key])) for key in _MADE_WITH if key in stored.attrs]
-        lines = [("layout", "usdehaze result"), ("made from", f"{cine.source.name}, {cine.source.dataset}")]
-    else:
-        cine = open_cine(path, dataset=dataset, dynamic_range_db=dynamic_range_db)
-        lines = [("layout", cine.source.layout), ("dataset", cine.source.dataset)]
-    n_frames, height, width = cine.frames.shape
-    lines += [
-        ("frames", str(n_frames)),
+    if reading["dataset"] is None and path.name.endswith(RESULT_SUFFIX):
+        return _describe_result(path)
+    with open_scan(path, **reading) as scan:
+        for _ in scan.chunks(1):
+            pass
+        return [("layout", scan.source.layout), ("dataset", scan.source.dataset), *_lines(scan)]
+
+
+def _describe_result(path: Path) -> list[tuple[str, str]]:
+    from usdehaze.io import read_result
+    from usdehaze.io.scan import CineScan
+
+    stored = read_result(path)
+    source = stored.cine.source
+    made_with = [(key, str(stored.attrs[key])) for key in _MADE_WITH if key in stored.attrs]
+    made_from = [("layout", "usdehaze result"), ("made from", f"{source.name}, {source.dataset}")]
+    return [*made_from, *_lines(CineScan(stored.cine)), *made_with]
+
+
+def _lines(scan: Scan) -> list[tuple[str, str]]:
+    height, width = scan.shape
+    return [
+        ("frames", str(scan.n_frames)),
         ("size", f"{height} x {width} (rows x columns)"),
-        *_geometry_lines(cine.geometry),
-        ("dynamic range", f"{cine.dynamic_range_db:g} dB"),
-        ("frame rate", _frame_rate(cine)),
-        ("units", cine.source.units),
-        *(("assumption", sentence) for sentence in cine.source.assumptions),
-        *made_with,
+        *_geometry_lines(scan.geometry),
+        ("dynamic range", f"{scan.dynamic_range_db:g} dB"),
+        ("frame rate", _frame_rate(scan.frame_times_s)),
+        ("units", scan.source.units),
+        *(("assumption", sentence) for sentence in scan.source.assumptions),
     ]
-    return lines
 
 
 def _geometry_lines(geometry: Geometry) -> list[tuple[str, str]]:
@@ -104,8 +116,7 @@ def _degrees(angle_rad: float) -> str:
     return f"{math.degrees(angle_rad):.1f} degrees"
 
 
-def _frame_rate(cine: Cine) -> str:
-    times = cine.frame_times_s
+def _frame_rate(times: np.ndarray | None) -> str:
     if times is None or len(times) < 2 or not times[-1] > times[0]:
         return "not in the file"
     return f"{(len(times) - 1) / (times[-1] - times[0]):.4g} frames/s"

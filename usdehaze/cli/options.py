@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 SEED = click.IntRange(0, 2**63 - 1)
+UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.units, which is not imported for --help
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class FrameRange(click.ParamType):
@@ -68,6 +71,21 @@ class BatchSize(click.ParamType):
         if not re.fullmatch(r"0*[1-9]\d{0,6}", str(value), re.ASCII):
             self.fail(f"{value!r} is not a positive number of frames, nor 'auto'", param, ctx)
         return int(value)
+
+
+def reading_options(command: _Command) -> _Command:
+    """Adds the options that say what a file does not: ``--dataset``, ``--axes``, ``--units``, ``--dynamic-range``."""
+    options = (
+        click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be frames."),
+        click.option("--axes", metavar="AXES", help="Its axes in stored order, e.g. THW, HWT, THWC; else guessed."),
+        click.option("--units", type=click.Choice(UNITS, case_sensitive=False), help="What it holds; else guessed."),
+        click.option(
+            "--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None) -> None:

@@ -6,22 +6,25 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, Settings, common_options, settings_of
-from usdehaze.cli.options import SEED, BatchSize, Device, FrameRange, Number, read_config
+from usdehaze.cli.options import SEED, BatchSize, Device, FrameRange, Number, read_config, reading_options
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 
 if TYPE_CHECKING:
-    from usdehaze.cine import Cine
     from usdehaze.dehazer import Dehazer
+    from usdehaze.io import Scan, Sink
 
+    Progress = Callable[[int, int], None]
+
+CHUNK_BYTES = 32 * 2**20  # of float32 frames taken on at once
 GUIDANCE = ("proximal", "pigdm", "dps")
 
 
@@ -43,8 +46,7 @@ GUIDANCE = ("proximal", "pigdm", "dps")
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default.")
 @click.option("--tissue-prior", metavar="P", help="Another tissue prior.")
 @click.option("--haze-prior", metavar="P", help="Another haze prior.")
-@click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be the frames.")
-@click.option("--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB.")
+@reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
 @click.option("--preview", type=click.Choice(["mp4", "gif", "png"]), help="Also draw input, tissue and haze.")
 @click.option(
@@ -63,10 +65,7 @@ def process(
     out_dir: str | None,
     overwrite: bool,
     preview: str | None,
-    frames: slice | None,
-    dataset: str | None,
-    dynamic_range_db: float | None,
-    **model: Any,
+    **options: Any,
 ) -> None:
     """Dehazes every FILE: STEM.dehazed.h5 holds the tissue and haze estimates.
 
@@ -78,8 +77,8 @@ def process(
 
         check_kind(preview)
     jobs = plan_jobs(files, out_dir, preview)
-    worker = _Worker(model, settings, overwrite, preview)
-    reading = {"dataset": dataset, "dynamic_range_db": dynamic_range_db, "frames": frames}
+    reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db", "frames")}
+    worker = _Worker(options, settings, overwrite, preview)  # what is left of the options is the model's business
     with _clean_stop():
         failed = sum(not worker.try_one(job, reading) for job in jobs)
     if len(jobs) != 1 or Path(files[0]).is_dir():
@@ -113,48 +112,76 @@ class _Worker:
         Priors that cannot be loaded are no fault of the scan: that error is raised, and ends the run.
         """
         try:
-            cine = self._open(job, reading)
+            scan = self._open(job, reading)
         except Exception as error:
             self.settings.report(error, job.scan)
             return False
-        if self.dehazer is None:
-            self.dehazer = self._load()
-        try:
-            made = self._dehaze(self.dehazer, cine, job)
-        except Exception as error:
-            self.settings.report(error, job.scan)
-            return False
+        with scan:
+            if self.dehazer is None:
+                self.dehazer = self._load()
+            try:
+                made = self._dehaze(self.dehazer, scan, job)
+            except Exception as error:
+                self.settings.report(error, job.scan)
+                return False
         self.settings.say(f"{job.scan} -> {made}")
         return True
 
-    def _open(self, job: Job, reading: dict[str, Any]) -> Cine:
+    def _open(self, job: Job, reading: dict[str, Any]) -> Scan:
         """The scan, once it is sure that its result can be written."""
-        from usdehaze.io import open_cine
+        from usdehaze.io import open_scan
         from usdehaze.io.atomic import check_target
 
-        cine = open_cine(job.scan, **reading)
-        for target in filter(None, (job.result, job.preview)):
-            check_target(target, self.overwrite)
-        return cine
+        scan = open_scan(job.scan, **reading)
+        try:
+            for target in filter(None, (job.result, job.preview)):
+                check_target(target, self.overwrite)
+            scan.read_db(0, 1)  # priors are loaded for a scan that can be read
+        except BaseException:
+            scan.close()
+            raise
+        return scan
 
     def _load(self) -> Dehazer:
         from usdehaze.dehazer import Dehazer
 
         return Dehazer.from_pretrained(**self.model)
 
-    def _dehaze(self, dehazer: Dehazer, cine: Cine, job: Job) -> str:
-        """Writes the job's files and tells which."""
-        from usdehaze.io import write_result
-
+    def _dehaze(self, dehazer: Dehazer, scan: Scan, job: Job) -> str:
+        """Writes the job's files, a chunk of frames at a time, and tells which."""
         started = time.monotonic()
-        with frame_progress(job.scan.name, len(cine.frames), self.settings.quiet) as progress:
-            result = dehazer.dehaze(cine, progress=progress)
+        sinks = self._sinks(scan, job)
+        with ExitStack() as stack:
+            progress = stack.enter_context(frame_progress(job.scan.name, scan.n_frames, self.settings.quiet))
+            for sink in sinks:
+                stack.enter_context(sink)
+            for cine in scan.chunks(self._chunk(scan)):
+                done = cine.source.first_frame - scan.source.first_frame
+                result = dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames))
+                for sink in sinks:
+                    sink.append(result)
         seconds = time.monotonic() - started
-        write_result(job.result, result, self.overwrite)
-        made = str(job.result)
-        if job.preview is not None and self.preview is not None:
-            from usdehaze.preview import write_preview
+        made = ", ".join(str(sink.path) for sink in reversed(sinks))
+        return f"{made} ({scan.n_frames} frames in {seconds:.1f} s)"
 
-            write_preview(job.preview, result, self.preview, overwrite=self.overwrite)
-            made += f", {job.preview}"
-        return f"{made} ({len(cine.frames)} frames in {seconds:.1f} s)"
+    def _sinks(self, scan: Scan, job: Job) -> list[Sink]:
+        """The files to write. The last one appears first: the result, whatever becomes of the others."""
+        from usdehaze.io import ResultWriter
+
+        sinks: list[Sink] = [ResultWriter(job.result, scan, self.overwrite)]
+        if job.preview is not None and self.preview is not None:
+            from usdehaze.preview import PreviewWriter
+
+            sinks.insert(0, PreviewWriter(job.preview, scan, self.preview, overwrite=self.overwrite))
+        return sinks
+
+    def _chunk(self, scan: Scan) -> int:
+        """Frames to hold at once: never fewer than a batch."""
+        height, width = scan.shape
+        batch = 16 if self.model["batch_size"] == "auto" else int(self.model["batch_size"])
+        return max(batch, CHUNK_BYTES // (4 * height * width) // batch * batch)
+
+
+def _from(progress: Progress, first: int, n_frames: int) -> Progress:
+    """Progress of a chunk that begins at frame ``first`` as progress of the whole."""
+    return lambda done, _: progress(first + done, n_frames)

@@ -1,14 +1,20 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, each written by one run at a time."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from usdehaze.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
@@ -34,32 +40,119 @@ def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
         raise InputError(path, f"cannot be written (no permission to write in {folder})")
 
 
+class PartFile:
+    """The hidden file ``.NAME.part`` beside ``path`` that becomes it in the end; locked against other runs.
+
+    Missing folders are made. A killed process leaves the part file behind, never a half-written file under the final
+    name; the lock dies with the process, so that the next run takes the part file over. Where the file system cannot
+    lock, the part file has a name of its own for every run.
+
+    Attributes:
+        target: the final name.
+        path: where to write meanwhile.
+
+    Raises:
+        InputError: see `check_target`; and where another run is writing the same file.
+    """
+
+    def __init__(self, target: str | os.PathLike[str], overwrite: bool = False) -> None:
+        self.target, self.overwrite = Path(target), overwrite
+        check_target(self.target, overwrite)
+        self.path = self.target.with_name(f".{self.target.name[:200]}.part")
+        self._made: list[Path] = []
+        self._lock: int | None = None
+        try:
+            with writing(self.target):
+                self._make_folders()
+                self._lock = self._claim()
+        except InputError:
+            self._remove_folders()
+            raise
+
+    def commit(self) -> None:
+        """Moves the file into place, safe on disk."""
+        with writing(self.target):
+            _sync(self.path)
+            check_target(self.target, self.overwrite)
+            os.replace(self.path, self.target)
+            _sync(self.target.parent)
+        self._release()
+
+    def discard(self) -> None:
+        """Removes the file, and the folders that were made for it where nothing else is in them."""
+        with suppress(OSError):
+            self.path.unlink()
+        self._release()
+        self._remove_folders()
+
+    def _make_folders(self) -> None:
+        for folder in reversed([self.target.parent, *self.target.parent.parents]):
+            if not folder.exists():
+                folder.mkdir(exist_ok=True)
+                self._made.append(folder)
+
+    def _remove_folders(self) -> None:
+        for folder in reversed(self._made):
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _claim(self) -> int | None:
+        """File descriptor that holds the lock, or None where there is no lock to be had."""
+        while fcntl is not None:
+            try:
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            except PermissionError:
+                if not self.path.exists():
+                    raise
+                break  # left behind by another user
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self.path.exists() and os.path.samestat(os.fstat(handle), self.path.stat()):
+                    os.ftruncate(handle, 0)
+                    return handle
+                os.close(handle)  # the run that had it moved it into place between the two calls
+            except BlockingIOError as error:
+                os.close(handle)
+                raise InputError(
+                    self.target, "is being written by another run", advice="wait for it, or write elsewhere with -o"
+                ) from error
+            except OSError:  # a file system without locks
+                os.close(handle)
+                break
+        self.path = self.target.with_name(f".{self.target.name[:200]}.{secrets.token_hex(4)}.part")
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
+        return None
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
 @contextmanager
 def atomic(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
     """Yields a temporary name in the folder of ``path``; moved into place at the end, removed when anything fails.
 
-    Missing folders are made. Works for whatever interrupts the block, Ctrl-C included; a killed process leaves at most
-    a hidden ``.part`` file, never a half-written file under the final name.
-
     Raises:
-        InputError: see `check_target`; also a full disk and every other error of the operating system.
+        InputError: see `PartFile`; also a full disk and every other error of the operating system.
     """
-    path = Path(path)
-    check_target(path, overwrite)
-    part = path.parent / f".{path.name[:200]}.{secrets.token_hex(4)}.part"
+    part = PartFile(path, overwrite)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        _sync(part)
-        check_target(path, overwrite)
-        os.replace(part, path)
-        _sync(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            raise _unwritable(path, error) from error
+        with writing(part.target):
+            yield part.path
+        part.commit()
+    except BaseException:
+        part.discard()
         raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an error of the operating system, met while ``path`` is written, into an `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def _sync(path: Path) -> None:
@@ -73,4 +166,8 @@ def _sync(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:
-    return InputError(path, f"cannot be written ({error.strerror or str(error).splitlines()[0]})")
+    reason = error.strerror
+    if reason is None:  # the HDF5 library puts the number into its message
+        number = re.search(r"errno = (\d+)", str(error))
+        reason = os.strerror(int(number[1])) if number else (str(error).splitlines() or ["unknown reason"])[0]
+    return InputError(path, f"cannot be written ({reason})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -40,6 +41,15 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(path, f"cannot be read ({reason})") from error
     return "unknown content" if size else "empty"
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a whole file, hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:

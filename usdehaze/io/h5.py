@@ -15,18 +15,35 @@ from usdehaze.io.detect import kind_of
 CHUNK_CACHE_BYTES = 256 * 2**20
 MAX_CHUNK_BYTES = 2**30
 MAX_FRAMES_BYTES = 8 * 2**30  # of float32 frames held in memory at once
+MAX_FRAME_PIXELS = 2**26
 MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 : 1
+
+
+def open_h5(path: str | os.PathLike[str]) -> h5py.File:
+    """Opens an HDF5 file for reading, without locking it.
+
+    Raises:
+        InputError: it is not there, no HDF5 file, or damaged.
+    """
+    kind = kind_of(path)
+    if kind != "HDF5":
+        raise InputError(path, f"is not an HDF5 file ({kind})", "an HDF5 file")
+    with reading(path):
+        return _open(path)
 
 
 @contextmanager
 def open_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """Opens an HDF5 file for reading; what the HDF5 library stumbles over becomes an `InputError`."""
-    kind = kind_of(path)
-    if kind != "HDF5":
-        raise InputError(path, f"is not an HDF5 file ({kind})", "an HDF5 file")
+    """`open_h5` and `reading` in one, for a file that is read in one go."""
+    with open_h5(path) as file, reading(path):
+        yield file
+
+
+@contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Turns what the HDF5 library stumbles over in ``path`` into an `InputError`."""
     try:
-        with _open(path) as file:
-            yield file
+        yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # the last two: types h5py cannot map
         reason = str(error).split("\n")[0]
         raise InputError(path, f"cannot be read as HDF5 ({reason})", advice="the file may be cut off or damaged") from (
@@ -105,6 +122,12 @@ def _filter_available(code: int) -> bool:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401  (brings Blosc, Zstandard, LZ4, ... where it is installed)
     return h5py.h5z.filter_avail(code)
+
+
+def check_frame(shape: tuple[int, int], path: object) -> None:
+    """Refuses frames ``(H, W)`` of more than `MAX_FRAME_PIXELS`."""
+    if shape[0] * shape[1] > MAX_FRAME_PIXELS:
+        raise InputError(path, f"frames of {shape[0]} x {shape[1]}", f"at most {MAX_FRAME_PIXELS} pixels a frame")
 
 
 def check_memory(shape: tuple[int, int, int], path: object) -> None:

@@ -23,6 +23,8 @@ from usdehaze.io.layouts.own import (
     check_version,
     read_dynamic_range,
 )
+from usdehaze.io.scan import CineScan
+from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
     from usdehaze.dehazer import DehazeResult
@@ -81,31 +83,58 @@ class StoredTruth:
     seed: int
 
 
-def write_result(path: str | os.PathLike[str], result: DehazeResult, overwrite: bool = False) -> None:
-    """Writes a result file in the format of the design's contract.
+class ResultWriter(Sink):
+    """Writes a result file in the format of the design's contract, a few frames at a time.
 
     Datasets ``tissue``, ``haze``, ``input``, with several samples also ``tissue_std``: ``(T, H, W)`` float32 dB on the
     input's own grid, one chunk a frame, gzip. Root attributes say where it came from and how it was made.
+    """
+
+    _file: h5py.File | None = None
+
+    def _append(self, result: DehazeResult) -> None:
+        arrays = {"tissue": result.tissue, "haze": result.haze, "input": result.cine.frames}
+        if result.std is not None:
+            arrays["tissue_std"] = result.std
+        for name, array in arrays.items():
+            if array.shape != result.cine.frames.shape:
+                raise ValueError(f"{name} has shape {array.shape}, the input {result.cine.frames.shape}")
+        if self._file is None:
+            self._file = h5py.File(self.part.path, "w", locking=False)
+            self._file.attrs.update(self._attributes(result.settings))
+            write_geometry(self._file, self.scan.geometry, self.scan.frame_times_s)
+            for name in arrays:
+                create_frames(self._file, name, (self.scan.n_frames, *self.scan.shape))
+        for name, array in arrays.items():
+            self._file[name][self.n_done : self.n_done + len(array)] = array
+
+    def _attributes(self, settings: dict[str, Any]) -> dict[str, Any]:
+        source = self.scan.source
+        return {
+            **{key: value for key, value in settings.items() if value is not None},
+            "format": RESULT_FORMAT,
+            "format_version": FORMAT_VERSION,
+            "usdehaze_version": usdehaze.__version__,
+            "dynamic_range_db": float(self.scan.dynamic_range_db),
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "assumptions": "\n".join(source.assumptions),
+            "first_frame": source.first_frame,
+            **{name: getattr(source, field) for name, field in _SOURCE_ATTRIBUTES.items()},
+        }
+
+    def _close(self, complete: bool) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def write_result(path: str | os.PathLike[str], result: DehazeResult, overwrite: bool = False) -> None:
+    """Writes a result that is in memory: see `ResultWriter`.
 
     Raises:
         InputError: the file exists and ``overwrite`` is False, or it cannot be written.
     """
-    cine = result.cine
-    arrays = {"tissue": result.tissue, "haze": result.haze, "input": cine.frames}
-    if result.std is not None:
-        arrays["tissue_std"] = result.std
-    attributes: dict[str, Any] = {key: value for key, value in result.settings.items() if value is not None}
-    attributes |= {
-        "format": RESULT_FORMAT,
-        "format_version": FORMAT_VERSION,
-        "usdehaze_version": usdehaze.__version__,
-        "dynamic_range_db": float(cine.dynamic_range_db),
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "assumptions": "\n".join(cine.source.assumptions),
-        "first_frame": cine.source.first_frame,
-    }
-    attributes |= {name: getattr(cine.source, field) for name, field in _SOURCE_ATTRIBUTES.items()}
-    _write(path, arrays, attributes, cine, overwrite)
+    with ResultWriter(path, CineScan(result.cine), overwrite) as writer:
+        writer.append(result)
 
 
 def write_simulation(path: str | os.PathLike[str], simulated: SimulatedCine, overwrite: bool = False) -> None:
@@ -115,15 +144,27 @@ def write_simulation(path: str | os.PathLike[str], simulated: SimulatedCine, ove
         InputError: the file exists and ``overwrite`` is False, or it cannot be written.
     """
     arrays = {"hazy": simulated.hazy, "tissue": simulated.tissue, "haze": simulated.haze}
-    cine = Cine(simulated.hazy, simulated.geometry, simulated.dynamic_range_db, simulated.frame_times_s)
     attributes = {
         "format": SIMULATION_FORMAT,
         "format_version": FORMAT_VERSION,
         "usdehaze_version": usdehaze.__version__,
-        "dynamic_range_db": float(cine.dynamic_range_db),
+        "dynamic_range_db": float(simulated.dynamic_range_db),
         "seed": simulated.seed,
     }
-    _write(path, arrays, attributes, cine, overwrite)
+    with atomic(path, overwrite) as part, h5py.File(part, "w", locking=False) as file:
+        file.attrs.update(attributes)
+        write_geometry(file, simulated.geometry, simulated.frame_times_s)
+        for name, array in arrays.items():
+            create_frames(file, name, array.shape)[...] = array
+
+
+def create_frames(file: h5py.File, name: str, shape: tuple[int, int, int]) -> h5py.Dataset:
+    """A dataset for frames ``(T, H, W)`` in dB that every HDF5 reader opens: one chunk a frame, gzip."""
+    dataset = file.create_dataset(
+        name, shape, np.float32, chunks=(1, *shape[1:]), compression="gzip", compression_opts=4, shuffle=True
+    )
+    dataset.attrs["units"] = "dB"
+    return dataset
 
 
 def read_result(path: str | os.PathLike[str]) -> StoredResult:
@@ -152,26 +193,6 @@ def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
         arrays = _read(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
         cine = _cine(file, path, arrays["hazy"], Source(name=os.path.basename(path), layout="usdehaze simulation"))
         return StoredTruth(cine, arrays["tissue"], arrays["haze"], int(file.attrs.get("seed", 0)))
-
-
-def _write(
-    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], attributes: dict[str, Any], cine: Cine, overwrite: bool
-) -> None:
-    with atomic(path, overwrite) as part, h5py.File(part, "w", locking=False) as file:
-        for key, value in attributes.items():
-            file.attrs[key] = value
-        write_geometry(file, cine.geometry, cine.frame_times_s)
-        for name, array in arrays.items():
-            if array.shape != cine.frames.shape:
-                raise ValueError(f"{name} has shape {array.shape}, the input {cine.frames.shape}")
-            file.create_dataset(
-                name,
-                data=np.asarray(array, dtype=np.float32),
-                chunks=(1, *array.shape[1:]),
-                compression="gzip",
-                compression_opts=4,
-                shuffle=True,
-            ).attrs["units"] = "dB"
 
 
 def _read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +64,15 @@ class Scan(ABC):
         except ValueError as error:
             raise InputError(self.path, str(error)) from error
 
+    def chunks(self, n_frames: int) -> Iterator[Cine]:
+        """All frames in order, at most ``n_frames`` at a time.
+
+        Raises:
+            InputError: a frame that cannot be used.
+        """
+        for start in range(0, self.n_frames, n_frames):
+            yield self.read(start, min(start + n_frames, self.n_frames))
+
     def __enter__(self) -> Scan:
         return self
 
@@ -70,3 +80,38 @@ class Scan(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def selection(frames: slice | None, n_frames: int, path: object) -> tuple[int, int]:
+    """First of the frames asked for, and one past the last, of ``n_frames`` in the file.
+
+    Raises:
+        InputError: a step, or no frame at all.
+    """
+    if frames is None:
+        return 0, n_frames
+    if frames.step not in (None, 1):
+        raise InputError(path, f"frames with a step of {frames.step}", "consecutive frames")
+    first, stop, _ = frames.indices(n_frames)
+    if first >= stop:
+        asked = f"{'' if frames.start is None else frames.start}:{'' if frames.stop is None else frames.stop}"
+        raise InputError(path, f"no frame in {asked}", f"frames within 0:{n_frames}")
+    return first, stop
+
+
+class CineScan(Scan):
+    """A cine in memory as a scan."""
+
+    def __init__(self, cine: Cine) -> None:
+        self.path = Path(cine.source.name)
+        self.n_frames, *size = cine.frames.shape
+        self.shape = (size[0], size[1])
+        self.geometry, self.dynamic_range_db = cine.geometry, cine.dynamic_range_db
+        self.frame_times_s, self.source = cine.frame_times_s, cine.source
+        self._frames = cine.frames
+
+    def read_db(self, start: int, stop: int) -> np.ndarray:
+        return self._frames[start:stop]
+
+    def close(self) -> None:
+        pass

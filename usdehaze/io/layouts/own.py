@@ -10,14 +10,15 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.geometry_group import read_frame_times, read_geometry
 from usdehaze.io.h5 import get_dataset, text
-from usdehaze.io.layouts.found import Found, frames_of
+from usdehaze.io.layouts.axes import frames_of
+from usdehaze.io.layouts.found import Found
 
 RESULT_FORMAT = "usdehaze-result"
 SIMULATION_FORMAT = "usdehaze-simulation"
 FORMAT_VERSION = 1
 
 
-def recognise_result(file: h5py.File, path: object, dataset: str | None) -> Found | None:
+def recognise_result(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
     """A result of ``usdehaze process``: read only where a dataset of it is named."""
     if text(file.attrs.get("format", "")) != RESULT_FORMAT:
         return None
@@ -27,14 +28,14 @@ def recognise_result(file: h5py.File, path: object, dataset: str | None) -> Foun
             "is a result of usdehaze, not a scan",
             advice="process the scan it came from, or take its input once more with --dataset input",
         )
-    return _own(file, path, dataset, "usdehaze result")
+    return _own(file, path, dataset, axes, "usdehaze result")
 
 
-def recognise_simulation(file: h5py.File, path: object, dataset: str | None) -> Found | None:
+def recognise_simulation(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
     """A file of ``usdehaze simulate``: its hazy frames, unless another dataset is named."""
     if text(file.attrs.get("format", "")) != SIMULATION_FORMAT:
         return None
-    return _own(file, path, dataset or "hazy", "usdehaze simulation")
+    return _own(file, path, dataset or "hazy", axes, "usdehaze simulation")
 
 
 def check_version(file: h5py.File, path: object) -> None:
@@ -57,9 +58,9 @@ def read_dynamic_range(file: h5py.File, path: object) -> float:
     return value
 
 
-def _own(file: h5py.File, path: object, dataset: str, layout: str) -> Found:
+def _own(file: h5py.File, path: object, dataset: str, axes: str | None, layout: str) -> Found:
     check_version(file, path)
-    found = frames_of(get_dataset(file, dataset, path), path, layout)
+    found = frames_of(get_dataset(file, dataset, path), path, layout, axes or "THW")
     return replace(
         found,
         units="dB",

@@ -1,4 +1,4 @@
-"""The plain layout: one 2-D or 3-D numeric dataset somewhere in the file, and no word on what it is."""
+"""The plain layout: one numeric dataset of 2 to 4 axes somewhere in the file, and no word on what it is."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ import h5py
 
 from usdehaze.errors import InputError
 from usdehaze.io.h5 import get_dataset
-from usdehaze.io.layouts.found import MIN_SIDE, Found, frames_of, is_numeric
+from usdehaze.io.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.layouts.found import MIN_SIDE, Found, is_numeric
 
-_LABEL_NAMES = {"label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"}
+_NO_IMAGES = {
+    *("label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"),
+    *("coordinates", "coords", "grid", "positions"),
+}
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None) -> Found | None:
+def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
     """The named dataset, or the only one that could be frames.
 
-    Datasets named like label maps ("label", "mask", ...) are passed over where something else is there.
+    Datasets named like label maps or coordinates ("label", "mask", "grid", ...) are passed over where something else
+    is there.
 
     Raises:
         InputError: no candidate, or several of them.
     """
     if dataset is not None:
-        return frames_of(get_dataset(file, dataset, path), path, "HDF5 dataset")
+        return frames_of(get_dataset(file, dataset, path), path, "HDF5 dataset", axes)
     candidates, others, links = _look_through(file)
-    images = [d for d in candidates if d.rsplit("/", 1)[-1].lower() not in _LABEL_NAMES] or list(candidates)
+    images = [d for d in candidates if d.rsplit("/", 1)[-1].lower() not in _NO_IMAGES] or list(candidates)
     if not images:
-        found = f"no 2-D or 3-D numeric dataset of at least {MIN_SIDE} x {MIN_SIDE}"
+        found = f"no numeric dataset that could be frames of at least {MIN_SIDE} x {MIN_SIDE}"
         if others:
             found += ", only " + _listed(others, most=4)
         if links:
@@ -37,10 +42,10 @@ def recognise(file: h5py.File, path: object, dataset: str | None) -> Found | Non
         raise InputError(
             path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
         )
-    found_frames = frames_of(get_dataset(file, images[0], path), path, "HDF5 dataset")
+    found_frames = frames_of(get_dataset(file, images[0], path), path, "HDF5 dataset", axes)
     passed_over = [name for name in candidates if name != images[0]]
     if passed_over:
-        note = f"Passed over {', '.join(passed_over)}: named like a label map, not an image."
+        note = f"Passed over {', '.join(passed_over)}: named like a label map or a grid, not an image."
         found_frames = replace(found_frames, assumptions=(note,))
     return found_frames
 
@@ -58,7 +63,7 @@ def _look_through(file: h5py.File) -> tuple[dict[str, str], dict[str, str], list
             shape, dtype = node.shape or (), node.dtype
         except (TypeError, ValueError):  # a type that numpy does not know
             return
-        frame_like = len(shape) in (2, 3) and is_numeric(dtype) and (min(shape[-2:]) >= MIN_SIDE or 0 in shape)
+        frame_like = is_numeric(dtype) and frame_shaped(shape)
         if frame_like:
             candidates[name] = f"{shape} {dtype}"
         elif len(shape) > 1 and is_numeric(dtype):

@@ -1,0 +1,106 @@
+"""Grey pictures into a PNG, GIF or MP4, one at a time: none of them is kept in memory."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from contextlib import suppress
+
+import numpy as np
+from PIL import GifImagePlugin, Image
+
+from usdehaze.errors import UsdehazeError
+
+
+class Film(ABC):
+    """A file of pictures ``(H, W)`` uint8, all of one size.
+
+    Args:
+        path: where to write; replaced if it is there.
+        shape: ``(H, W)`` of every picture; both even for an MP4.
+        frame_time_s: how long each is shown, s.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float) -> None:
+        self.path, self.shape, self.frame_time_s = path, shape, frame_time_s
+
+    @abstractmethod
+    def add(self, picture: np.ndarray) -> None:
+        """Appends a picture."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Completes the file; may be called again."""
+
+
+class Png(Film):
+    """A single picture; of several, the first."""
+
+    _written = False
+
+    def add(self, picture: np.ndarray) -> None:
+        if not self._written:
+            Image.fromarray(picture).save(self.path, "PNG")
+            self._written = True
+
+    def close(self) -> None:
+        pass
+
+
+class Gif(Film):
+    """All pictures, over and over, at least 20 ms each; 256 grey levels, nothing lost."""
+
+    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float) -> None:
+        super().__init__(path, shape, frame_time_s)
+        self._duration_ms = max(20, round(1000 * frame_time_s))
+        self._file = open(path, "wb")
+        header, _ = GifImagePlugin.getheader(Image.new("L", (shape[1], shape[0])), info={"loop": 0})
+        self._file.writelines(header)
+
+    def add(self, picture: np.ndarray) -> None:
+        self._file.writelines(GifImagePlugin.getdata(Image.fromarray(picture), duration=self._duration_ms))
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.write(b";")
+            self._file.close()
+
+
+class Mp4(Film):
+    """H.264 in yuv420p, index first: plays everywhere, and before it is loaded to the end."""
+
+    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float) -> None:
+        super().__init__(path, shape, frame_time_s)
+        import imageio_ffmpeg
+
+        exact = ["-threads", "1", "-fflags", "+bitexact"]  # the same pictures give the same bytes
+        self._writer = imageio_ffmpeg.write_frames(
+            os.fspath(path),
+            (shape[1], shape[0]),
+            pix_fmt_in="gray",
+            pix_fmt_out="yuv420p",
+            fps=1 / frame_time_s,
+            quality=None,
+            codec="libx264",
+            macro_block_size=2,
+            output_params=["-crf", "18", *exact, "-movflags", "+faststart", "-f", "mp4"],
+        )
+        self._writer.send(None)
+
+    def add(self, picture: np.ndarray) -> None:
+        try:
+            self._writer.send(np.ascontiguousarray(picture))
+        except OSError as error:  # a broken pipe: ffmpeg gave up
+            with suppress(OSError):
+                self._writer.close()
+            raise _failed() from error
+
+    def close(self) -> None:
+        try:
+            self._writer.close()  # waits for ffmpeg to finish
+        except OSError as error:
+            raise _failed() from error
+
+
+def _failed() -> UsdehazeError:
+    return UsdehazeError("ffmpeg could not write the MP4 preview; ask for a GIF or PNG")
