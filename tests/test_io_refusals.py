@@ -149,8 +149,9 @@ def test_folders_give_every_scan_in_them_sorted_without_results_and_other_files(
 
 
 def test_real_channel_data_are_refused(data_dir):
+    for name in ("muscle", "simulated"):
+        refused(data_dir / "rf" / f"{name}_rf_pybf_layout.hdf5", "holds channel data (PyBF)", "beamform it first")
     path = data_dir / "rf" / "muscle_rf_pybf_layout.hdf5"
-    refused(path, "2 datasets could be the frames")
     refused(path, "must be beamformed first", dataset="data/rf_data/frame_1/shot_1")
 
 

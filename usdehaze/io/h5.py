@@ -12,10 +12,12 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.detect import kind_of
 
-CHUNK_CACHE_BYTES = 256 * 2**20
 MAX_CHUNK_BYTES = 2**30
 MAX_FRAMES_BYTES = 8 * 2**30  # of float32 frames held in memory at once
 MAX_FRAME_PIXELS = 2**26
+MAX_ATTRIBUTE_BYTES = 2**16
+MAX_SMALL_BYTES = 2**28  # of an axis or a grid of coordinates
+MAX_OBJECTS = 100_000  # groups and datasets looked through for frames
 MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 : 1
 
 
@@ -53,11 +55,11 @@ def reading(path: object) -> Iterator[None]:
 
 def _open(path: str | os.PathLike[str]) -> h5py.File:
     try:
-        return h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)
+        return h5py.File(path, "r", locking=False)
     except OSError as error:
         if "locking flag" not in str(error):
             raise
-    return h5py.File(path, "r", rdcc_nbytes=CHUNK_CACHE_BYTES)  # this very process has it open already, with locking
+    return h5py.File(path, "r")  # this very process has it open already, with locking
 
 
 def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:
@@ -82,6 +84,84 @@ def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:
     return node
 
 
+def get_group(file: h5py.Group, name: str) -> h5py.Group | None:
+    """The group called ``name``, reached through hard links only; None where there is none."""
+    node: h5py.Group | h5py.Dataset = file
+    for part in name.strip("/").split("/"):
+        if not isinstance(node, h5py.Group) or not isinstance(node.get(part, getlink=True), h5py.HardLink):
+            return None
+        node = node[part]
+    return node if isinstance(node, h5py.Group) else None
+
+
+def small_array(file: h5py.Group, name: str, path: object) -> np.ndarray | None:
+    """A small numeric dataset, an axis for instance, without its axes of length 1; None where there is none.
+
+    Raises:
+        InputError: larger than `MAX_SMALL_BYTES`, or stored where it must not be.
+    """
+    group = get_group(file, name.rpartition("/")[0]) if "/" in name else file
+    if group is None or not isinstance(group.get(name.rpartition("/")[2], getlink=True), h5py.HardLink):
+        return None
+    node = group[name.rpartition("/")[2]]
+    if not isinstance(node, h5py.Dataset) or node.dtype.kind not in "uif" or node.shape is None or node.size == 0:
+        return None
+    check_storage(node, path)
+    if node.size * 8 > MAX_SMALL_BYTES:
+        raise InputError(path, f"{name!r} has shape {node.shape}", f"at most {MAX_SMALL_BYTES // 8} values")
+    return np.squeeze(np.asarray(node[()], np.float64))
+
+
+def attribute(node: h5py.Group | h5py.Dataset, name: str) -> str:
+    """A text or number attribute as text; empty where there is none, or none of a usual size."""
+    if name not in node.attrs:
+        return ""
+    stored = node.attrs.get_id(name)
+    if (
+        stored.get_storage_size() > MAX_ATTRIBUTE_BYTES
+        or int(np.prod(stored.shape, dtype=object)) > MAX_ATTRIBUTE_BYTES
+    ):
+        return ""
+    value = node.attrs[name]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "ui" and value.size > 1:  # text as MATLAB's codes
+        return "".join(map(chr, value.reshape(-1)))
+    return text(value)
+
+
+def walk(file: h5py.File, path: object) -> tuple[dict[str, h5py.Dataset], list[str]]:
+    """Every dataset by its name, and the names of links that lead elsewhere; each object once, hard links only.
+
+    Raises:
+        InputError: more than `MAX_OBJECTS` groups and datasets.
+    """
+    datasets: dict[str, h5py.Dataset] = {}
+    links: list[str] = []
+    seen = {h5py.h5o.get_info(file.id).addr}
+    waiting: list[tuple[str, h5py.Group]] = [("", file["/"])]
+    while waiting:
+        prefix, group = waiting.pop()
+        for part in group:
+            name = prefix + part
+            if not isinstance(group.get(part, getlink=True), h5py.HardLink):
+                links.append(name)
+                continue
+            try:
+                node = group[part]
+            except (KeyError, TypeError, ValueError):  # a type that h5py does not know
+                continue
+            address = h5py.h5o.get_info(node.id).addr
+            if address in seen:
+                continue
+            seen.add(address)
+            if len(seen) > MAX_OBJECTS:
+                raise InputError(path, f"more than {MAX_OBJECTS} groups and datasets", advice="pick one with --dataset")
+            if isinstance(node, h5py.Dataset):
+                datasets[name] = node
+            elif isinstance(node, h5py.Group):
+                waiting.append((name + "/", node))
+    return dict(sorted(datasets.items())), sorted(links)
+
+
 def check_storage(dataset: h5py.Dataset, path: object) -> None:
     """Refuses what cannot be read safely, before a byte of it is read.
 
@@ -89,7 +169,7 @@ def check_storage(dataset: h5py.Dataset, path: object) -> None:
         InputError: nothing stored, virtual or external storage, a filter that is not installed, sizes that no scan has.
     """
     name = str(dataset.name).lstrip("/")
-    if not dataset.shape or 0 in dataset.shape:
+    if dataset.shape is None or 0 in dataset.shape:
         raise InputError(path, f"dataset {name!r} is empty, shape {dataset.shape}", "frames (T, H, W) or (H, W)")
     if dataset.is_virtual:
         raise InputError(path, f"dataset {name!r} is virtual: its data lie in other files, which are not followed")

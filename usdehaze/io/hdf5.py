@@ -145,10 +145,11 @@ def _look_for_sector(found: Found, scale: Scale) -> tuple[Geometry, str]:
     for row, index in enumerate(chosen):
         frame = found.read(int(index))
         frames_db[row] = scale.to_db(np.where(np.isfinite(frame), frame, floor))
-    sector = find_sector(frames_db, -scale.dynamic_range_db)
+    row_m, column_m = found.spacing_m or (1.0, 1.0)
+    sector = find_sector(frames_db, -scale.dynamic_range_db, row_m / column_m)
+    place = Cartesian(found.spacing_m, found.origin_m, sector, "none" if sector is None else "sector finder")
+    known = "No geometry in the file" if found.spacing_m is None else "The file gives the pixel grid alone"
     if sector is None:
-        return Cartesian(), "No geometry in the file and no sector found: the frames are taken as a rectangle."
-    return (
-        Cartesian(sector=sector, found_by="sector finder"),
-        "No geometry in the file: the sector was found in the image, pixels taken as square.",
-    )
+        return place, f"{known} and no sector found: the frames are taken as a rectangle."
+    square = ", pixels taken as square" if found.spacing_m is None else ""
+    return place, f"{known}: the sector was found in the image{square}."

@@ -10,12 +10,20 @@ from collections.abc import Callable
 
 import h5py
 
-from usdehaze.io.layouts import own, plain
+from usdehaze.io.layouts import channel, own, pairs, plain, uff, zea
 from usdehaze.io.layouts.found import Found
 
 Recogniser = Callable[[h5py.File, object, "str | None", "str | None"], "Found | None"]
 
-LAYOUTS: tuple[Recogniser, ...] = (own.recognise_result, own.recognise_simulation, plain.recognise)
+LAYOUTS: tuple[Recogniser, ...] = (
+    own.recognise_result,
+    own.recognise_simulation,
+    zea.recognise,
+    uff.recognise,
+    channel.recognise,
+    pairs.recognise,
+    plain.recognise,
+)
 
 __all__ = ["LAYOUTS", "Found", "Recogniser", "recognise"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import h5py
 import numpy as np
@@ -27,7 +27,9 @@ class Found:
         read: frame index -> ``(H, W)`` array of stored values.
         units: "dB", "8-bit", "grey", "envelope", "I/Q", or None where the layout does not say.
         dynamic_range_db: from the file, or None.
-        geometry: from the file, or None.
+        geometry: from the file; None where a sector has to be looked for in the image.
+        spacing_m, origin_m: ``(row, column)`` pitch and ``(z, x)`` of pixel (0, 0) in m, where the file gives the pixel
+            grid but does not say whether there is a fan in it.
         frame_times_s: ``(T,)`` s from the file, or None.
         assumptions: what the recogniser assumed, one sentence each.
     """
@@ -40,6 +42,8 @@ class Found:
     units: str | None = None
     dynamic_range_db: float | None = None
     geometry: Geometry | None = None
+    spacing_m: tuple[float, float] | None = None
+    origin_m: tuple[float, float] = (0.0, 0.0)
     frame_times_s: np.ndarray | None = None
     assumptions: tuple[str, ...] = ()
 
@@ -57,6 +61,20 @@ def is_numeric(dtype: np.dtype) -> bool:
 def value_type(dtype: np.dtype) -> np.dtype:
     """Type of the values that a `BlockReader` gives: complex for compounds, in the byte order of this machine."""
     return np.dtype(np.complex128) if dtype.names is not None else dtype.newbyteorder("=")
+
+
+def from_rf(found: Found) -> Found:
+    """Beamformed RF lines as I/Q: the analytic signal along the depth (rows)."""
+    from scipy.signal import hilbert
+
+    dtype = np.result_type(found.dtype, np.complex64)
+    return replace(
+        found,
+        dtype=dtype,
+        read=lambda index: hilbert(found.read(index), axis=0).astype(dtype),
+        units="I/Q",
+        assumptions=(*found.assumptions, "Beamformed RF: the envelope is that of the analytic signal along the depth."),
+    )
 
 
 class BlockReader:

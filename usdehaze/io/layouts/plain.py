@@ -1,4 +1,7 @@
-"""The plain layout: one numeric dataset of 2 to 4 axes somewhere in the file, and no word on what it is."""
+"""The plain layout: one numeric dataset of 2 to 4 axes somewhere in the file, and no word on what it is.
+
+MATLAB's v7.3 files are read by the same rules; a cell array of frames counts as one dataset.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,36 @@ from dataclasses import replace
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_dataset
+from usdehaze.io.h5 import attribute, get_dataset, walk
+from usdehaze.io.layouts import channel
 from usdehaze.io.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.layouts.cells import cells_of, is_cell
 from usdehaze.io.layouts.found import MIN_SIDE, Found, is_numeric
 
+LAYOUT = "HDF5 dataset"
 _NO_IMAGES = {
     *("label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"),
     *("coordinates", "coords", "grid", "positions"),
 }
+_NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
 
 
 def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
     """The named dataset, or the only one that could be frames.
 
     Datasets named like label maps or coordinates ("label", "mask", "grid", ...) are passed over where something else
-    is there.
+    is there, and so are channel data.
 
     Raises:
-        InputError: no candidate, or several of them.
+        InputError: no candidate, several of them, or channel data alone.
     """
     if dataset is not None:
-        return frames_of(get_dataset(file, dataset, path), path, "HDF5 dataset", axes)
-    candidates, others, links = _look_through(file)
-    images = [d for d in candidates if d.rsplit("/", 1)[-1].lower() not in _NO_IMAGES] or list(candidates)
+        return _read(file, path, dataset, axes)
+    candidates, others, links = _look_through(file, path)
+    beamformed = [name for name in candidates if not channel.is_channel_data(name)]
+    if candidates and not beamformed:
+        raise channel.refusal(path, channel.layout_of(candidates))
+    images = [d for d in beamformed if d.rsplit("/", 1)[-1].lower() not in _NO_IMAGES] or beamformed
     if not images:
         found = f"no numeric dataset that could be frames of at least {MIN_SIDE} x {MIN_SIDE}"
         if others:
@@ -42,40 +52,40 @@ def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | No
         raise InputError(
             path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
         )
-    found_frames = frames_of(get_dataset(file, images[0], path), path, "HDF5 dataset", axes)
+    found_frames = _read(file, path, images[0], axes)
     passed_over = [name for name in candidates if name != images[0]]
     if passed_over:
-        note = f"Passed over {', '.join(passed_over)}: named like a label map or a grid, not an image."
-        found_frames = replace(found_frames, assumptions=(note,))
+        note = (
+            f"Passed over {', '.join(passed_over[:8])}: named like a label map, a grid or channel data, not an image."
+        )
+        found_frames = replace(found_frames, assumptions=(note, *found_frames.assumptions))
     return found_frames
 
 
-def _look_through(file: h5py.File) -> tuple[dict[str, str], dict[str, str], list[str]]:
+def _read(file: h5py.File, path: object, name: str, axes: str | None) -> Found:
+    stored = get_dataset(file, name, path)
+    if is_cell(stored):
+        return cells_of(file, stored, path, axes)
+    return frames_of(stored, path, LAYOUT, axes)
+
+
+def _look_through(file: h5py.File, path: object) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Shapes of candidates and of other arrays by name, and names of links. Follows hard links only."""
+    datasets, links = walk(file, path)
     candidates: dict[str, str] = {}
     others: dict[str, str] = {}
-    links: list[str] = []
-
-    def visit(name: str, node: h5py.Group | h5py.Dataset) -> None:
-        if not isinstance(node, h5py.Dataset):
-            return
+    for name, node in datasets.items():
         try:
             shape, dtype = node.shape or (), node.dtype
         except (TypeError, ValueError):  # a type that numpy does not know
-            return
-        frame_like = is_numeric(dtype) and frame_shaped(shape)
-        if frame_like:
-            candidates[name] = f"{shape} {dtype}"
+            continue
+        if name.startswith(("#refs#/", "#subsystem#/")) or attribute(node, "MATLAB_class") in _NO_NUMBERS:
+            continue
+        if (is_numeric(dtype) and frame_shaped(shape)) or is_cell(node):
+            candidates[name] = f"{shape} {dtype if is_numeric(dtype) else 'cell'}"
         elif len(shape) > 1 and is_numeric(dtype):
             others[name] = f"{shape} {dtype}"
-
-    def visit_link(name: str, link: object) -> None:
-        if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
-            links.append(name)
-
-    file.visititems(visit)
-    file.visititems_links(visit_link)
-    return dict(sorted(candidates.items())), dict(sorted(others.items())), sorted(links)
+    return candidates, others, links
 
 
 def _listed(datasets: dict[str, str], most: int = 8) -> str:

@@ -1,0 +1,61 @@
+"""MATLAB cell arrays of frames: a dataset of references to one dataset for each frame."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import h5py
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.h5 import attribute, check_storage
+from usdehaze.io.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.layouts.found import Found, is_numeric
+
+MAX_CELLS = 100_000
+
+
+def is_cell(dataset: h5py.Dataset) -> bool:
+    """Whether a dataset is a cell array whose first cell could be a frame."""
+    if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or attribute(dataset, "MATLAB_class") != "cell":
+        return False
+    if not dataset.shape or not 0 < dataset.size <= MAX_CELLS:
+        return False
+    first = _cell(dataset, 0)
+    return first is not None and is_numeric(first.dtype) and frame_shaped(first.shape)
+
+
+def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | None) -> Found:
+    """The cells as the frames of a cine.
+
+    Raises:
+        InputError: a cell that is no frame, or not of the first one's shape.
+    """
+    name = str(dataset.name).lstrip("/")
+    first = frames_of(_checked(dataset, 0, path), path, "MATLAB cell array", axes)
+    if first.shape[0] != 1:
+        raise InputError(path, f"cells of {name!r} hold {first.shape[0]} frames each", "one frame a cell")
+
+    def read(index: int) -> np.ndarray:
+        cell = frames_of(_checked(dataset, index, path), path, first.layout, axes)
+        if cell.shape != first.shape or cell.dtype != first.dtype:
+            found = f"cell {index} of {name!r} is {cell.shape[1:]} {cell.dtype}"
+            raise InputError(path, found, f"{first.shape[1:]} {first.dtype} as in the first")
+        return cell.read(0)
+
+    return replace(first, dataset=name, shape=(int(dataset.size), *first.shape[1:]), read=read)
+
+
+def _checked(dataset: h5py.Dataset, index: int, path: object) -> h5py.Dataset:
+    cell = _cell(dataset, index)
+    if cell is None:
+        raise InputError(path, f"cell {index} of {dataset.name!r} is no array", "one frame a cell")
+    check_storage(cell, path)
+    return cell
+
+
+def _cell(dataset: h5py.Dataset, index: int) -> h5py.Dataset | None:
+    # axes the other way round: the cells of MATLAB's first axis lie along the last
+    reference = dataset[np.unravel_index(index, dataset.shape)]
+    cell = dataset.file[reference] if reference else None
+    return cell if isinstance(cell, h5py.Dataset) and cell.shape else None

@@ -1,0 +1,80 @@
+"""Beamformed I/Q as two datasets of one shape beside each other, and CUBDL's beamformed data.
+
+CUBDL keeps ``beamformed_Idata`` and ``beamformed_Qdata``, or a complex ``beamformed_data``, beside its channel data,
+lines before depth: ``(W, H)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import h5py
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.h5 import get_dataset, walk
+from usdehaze.io.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.layouts.found import Found
+
+_CUBDL = ("beamformed_idata", "beamformed_qdata")
+_NAMES = (_CUBDL, ("idata", "qdata"), ("i", "q"), ("real", "imag"), ("re", "im"))
+_CHANNEL = "channel_data"
+
+
+def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+    """The only pair, or the one that ``dataset`` names a half of; or CUBDL's beamformed data."""
+    datasets, _ = walk(file, path)
+    pairs = _pairs(datasets)
+    if dataset is not None:
+        pairs = [pair for pair in pairs if dataset.strip("/") in pair]
+    if len(pairs) == 1:
+        real, imaginary = (get_dataset(file, name, path) for name in pairs[0])
+        cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
+        layout = "CUBDL beamformed I/Q" if cubdl else "I/Q in two datasets"
+        order = axes or (_lines_first(real) if cubdl else None)
+        found = _joined(*(frames_of(part, path, layout, order) for part in (real, imaginary)))
+        return _noted(found) if cubdl and not axes else found
+    if len(pairs) > 1:
+        listed = ", ".join(f"{real} and {imaginary}" for real, imaginary in pairs[:8])
+        raise InputError(path, f"{len(pairs)} pairs of I/Q: {listed}", advice="pick one with --dataset")
+    wanted = dataset.strip("/") if dataset else "beamformed_data"
+    if _CHANNEL in datasets and wanted == "beamformed_data" and wanted in datasets:
+        stored = get_dataset(file, wanted, path)
+        found = frames_of(stored, path, "CUBDL beamformed data", axes or _lines_first(stored))
+        return found if axes else _noted(found)
+    return None
+
+
+def _pairs(datasets: dict[str, h5py.Dataset]) -> list[tuple[str, str]]:
+    """Names of datasets that belong together: in one group, of one shape, with the names of two parts."""
+    lower = {name.lower(): name for name in datasets}
+    found = []
+    for name in lower:
+        group, _, last = name.rpartition("/")
+        other = dict(_NAMES).get(last)
+        partner = lower.get(f"{group}/{other}" if group else str(other)) if other else None
+        if partner is None:
+            continue
+        real, imaginary = datasets[lower[name]], datasets[partner]
+        if real.shape == imaginary.shape and real.dtype.kind in imaginary.dtype.kind in "iuf":
+            if real.shape and frame_shaped(real.shape):
+                found.append((lower[name], partner))
+    return found
+
+
+def _lines_first(dataset: h5py.Dataset) -> str:
+    return "TWH" if sum(side > 1 for side in dataset.shape) == 3 else "WH"
+
+
+def _noted(found: Found) -> Found:
+    return replace(found, assumptions=(*found.assumptions, "Axes taken as lines before depth, as in CUBDL's files."))
+
+
+def _joined(real: Found, imaginary: Found) -> Found:
+    dtype = np.result_type(real.dtype, imaginary.dtype, np.complex64)
+    return replace(
+        real,
+        dtype=dtype,
+        read=lambda index: (real.read(index) + 1j * imaginary.read(index)).astype(dtype, copy=False),
+        units="I/Q",
+    )
