@@ -105,6 +105,8 @@ class Cine:
         dynamic_range_db: positive, dB between full scale and the floor.
         frame_times_s: ``(T,)`` s, or None where the file does not say.
         source: provenance.
+        tissue_mask: ``(T, H, W)`` bool, False where a pixel shows no grey tissue (colour Doppler, an ECG trace, another
+            region of the screen) and must stay as it is; None where all may be tissue.
 
     Raises:
         ValueError: frames that are not 3-D float32, hold non-finite values, or lie outside ``[-dynamic_range_db, 0]``.
@@ -115,6 +117,7 @@ class Cine:
     dynamic_range_db: float = 60.0
     frame_times_s: np.ndarray | None = None
     source: Source = field(default_factory=Source)
+    tissue_mask: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         f = self.frames
@@ -125,6 +128,8 @@ class Cine:
         low, high = float(f.min()), float(f.max())
         if not (low >= -self.dynamic_range_db - 1e-3 and high <= 1e-3):  # also false for NaN
             raise ValueError(f"frames must lie in [-{self.dynamic_range_db:g}, 0] dB, found [{low:g}, {high:g}]")
+        if self.tissue_mask is not None and self.tissue_mask.shape != f.shape:
+            raise ValueError(f"tissue mask has shape {self.tissue_mask.shape}, the frames {f.shape}")
         if isinstance(self.geometry, Polar) and f.shape[1:] != (
             len(self.geometry.depths_m),
             len(self.geometry.angles_rad),

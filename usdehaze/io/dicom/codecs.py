@@ -1,0 +1,218 @@
+"""Stored bytes of one frame -> samples, for every transfer syntax that is read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+from pydicom import uid
+from pydicom.pixels import get_decoder
+from pydicom.uid import UID
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word
+from usdehaze.io.dicom.jpeg import parse_jpeg, with_raw_components
+from usdehaze.io.dicom.quiet import quiet
+
+JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
+JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}
+J2K_SYNTAXES = {*uid.JPEG2000TransferSyntaxes}
+OTHER_SYNTAXES = {*NATIVE_SYNTAXES, uid.RLELossless, *uid.JPEGLSTransferSyntaxes, *J2K_SYNTAXES}
+PLUGINS = {uid.RLELossless: "pydicom", **dict.fromkeys(uid.JPEGLSTransferSyntaxes, "pyjpegls")}
+PLUGINS |= dict.fromkeys(J2K_SYNTAXES, "pylibjpeg")
+LOSSY_SYNTAXES = {  # to Lossy Image Compression Method (0028,2114)
+    uid.JPEGBaseline8Bit: "ISO_10918_1",
+    uid.JPEGExtended12Bit: "ISO_10918_1",
+    uid.JPEGLSNearLossless: "ISO_14495_1",
+    uid.JPEG2000: "ISO_15444_1",
+    uid.HTJ2K: "ISO_15444_15",
+    "1.2.840.10008.1.2.4.112": "ISO_18181_1",
+}
+COLOURS = {
+    "RGB",
+    "YBR_FULL",
+    "YBR_FULL_422",
+    "YBR_PARTIAL_422",
+    "YBR_ICT",
+    "YBR_RCT",
+}
+GREYS = {"MONOCHROME1", "MONOCHROME2", "PALETTE COLOR"}
+MAX_SIDE, MAX_PIXELS = 2**14, 2**25
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How frames are stored: the attributes of the Image Pixel module (PS3.3 C.7.6.3), checked."""
+
+    rows: int
+    columns: int
+    photometric: str
+    samples: int
+    bits_allocated: int
+    bits_stored: int
+    planar: int
+
+    @property
+    def frame_bytes(self) -> int:
+        """Size of a frame that is not compressed."""
+        size = self.rows * self.columns * self.samples * self.bits_allocated // 8
+        return size // 3 * 2 if self.photometric.endswith("_422") else size
+
+
+def read_layout(header: Header, path: object) -> Layout:
+    """Reads and checks the Image Pixel module.
+
+    Raises:
+        InputError: an attribute is missing, or describes pixels that no ultrasound image has.
+    """
+
+    def number(keyword: str, default: int | None = None) -> int:
+        return whole_number(header.attributes, keyword, path, default)
+
+    photometric = word(header.attributes, "PhotometricInterpretation")
+    samples = number("SamplesPerPixel", 1 if photometric in GREYS else 3)
+    if photometric not in GREYS | COLOURS:
+        raise InputError(path, "a Photometric Interpretation that is not read", ", ".join(sorted(GREYS | COLOURS)))
+    if samples != (1 if photometric in GREYS else 3):
+        raise InputError(path, f"{samples} samples per pixel, which does not fit {photometric}")
+    bits = number("BitsAllocated")
+    layout = Layout(
+        number("Rows"),
+        number("Columns"),
+        photometric,
+        samples,
+        bits,
+        number("BitsStored", bits),
+        number("PlanarConfiguration", 0),
+    )
+    if layout.bits_allocated not in (8, 16) or not 2 <= layout.bits_stored <= layout.bits_allocated:
+        found = f"{layout.bits_stored} bits stored in {layout.bits_allocated}"
+        raise InputError(path, f"pixels of {found}", "2 to 8 bits in 8, or 2 to 16 in 16")
+    if number("PixelRepresentation", 0) != 0:
+        raise InputError(path, "signed pixel values", "grey levels from 0 up")
+    if layout.planar not in (0, 1):
+        raise InputError(path, f"planar configuration {layout.planar}", "0 or 1")
+    rows, columns = layout.rows, layout.columns
+    if not (1 <= min(rows, columns) and max(rows, columns) <= MAX_SIDE and rows * columns <= MAX_PIXELS):
+        raise InputError(path, f"frames of {rows} x {columns}", f"at most {MAX_PIXELS} pixels, {MAX_SIDE} a side")
+    if photometric.endswith("_422") and columns % 2:
+        raise InputError(path, f"{photometric} with an odd number of columns ({columns})")
+    return layout
+
+
+Decode = Callable[[bytes, int], tuple[np.ndarray, str]]
+
+
+def make_decoder(syntax: UID, layout: Layout, path: object) -> Decode:
+    """A function from a frame's stored bytes and its index to its samples and their Photometric Interpretation.
+
+    Samples are ``(rows, columns)`` or ``(rows, columns, 3)``, uint8 or uint16; colours stay as they are stored.
+
+    Raises:
+        InputError: a transfer syntax that is not read, or whose decoder is not installed.
+    """
+    if syntax in JPEG_SYNTAXES:
+        decode = _jpeg
+    elif syntax in JPEG_XL_SYNTAXES:
+        _import_imagecodecs(path, "JPEG XL")
+        decode = _jpeg_xl
+    elif syntax in OTHER_SYNTAXES:
+        decode = _by_pydicom
+    else:
+        known = f" ({syntax.name})" if syntax.name != syntax else ""
+        raise InputError(path, f"a transfer syntax that is not read{known}", "still frames, not video")
+
+    def decoder(stored: bytes, index: int) -> tuple[np.ndarray, str]:
+        try:
+            with quiet():
+                samples, photometric = decode(stored, syntax, layout, path)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                path, f"frame {index} cannot be decoded ({syntax.name})", advice="the file may be damaged"
+            ) from error
+        expected = (layout.rows, layout.columns) + (() if layout.samples == 1 else (layout.samples,))
+        if samples.shape != expected:
+            raise InputError(path, f"frame {index} decodes to {samples.shape}", f"{expected} as Rows and Columns say")
+        return samples, photometric
+
+    return decoder
+
+
+def _by_pydicom(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.ndarray, str]:
+    """Native, RLE, JPEG-LS and JPEG 2000 frames."""
+    if syntax in J2K_SYNTAXES:
+        _check_size(_j2k_size(stored), layout, path)
+    elif syntax in uid.JPEGLSTransferSyntaxes:
+        info = parse_jpeg(stored)
+        _check_size((info.rows, info.columns), layout, path)
+    options = {
+        "rows": layout.rows,
+        "columns": layout.columns,
+        "number_of_frames": 1,
+        "samples_per_pixel": layout.samples,
+        "photometric_interpretation": layout.photometric,
+        "pixel_representation": 0,
+        "planar_configuration": layout.planar if layout.samples > 1 else 0,
+        "bits_allocated": layout.bits_allocated,
+        "bits_stored": layout.bits_stored,
+        "pixel_keyword": "PixelData",
+        "pixel_vr": "OB",
+    }
+    if syntax not in NATIVE_SYNTAXES:
+        stored = struct.pack("<HHLHHL", 0xFFFE, 0xE000, 0, 0xFFFE, 0xE000, len(stored)) + stored  # one fragment
+    samples, properties = get_decoder(syntax).as_array(
+        stored, index=0, raw=True, decoding_plugin=PLUGINS.get(syntax, ""), **options
+    )
+    return samples, str(properties["photometric_interpretation"])
+
+
+def _jpeg(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.ndarray, str]:
+    info = parse_jpeg(stored)
+    _check_size((info.rows, info.columns), layout, path)
+    if info.components != layout.samples:
+        raise InputError(path, f"JPEG frames of {info.components} components", f"{layout.samples}")
+    photometric = layout.photometric
+    if info.components == 3:
+        stored = with_raw_components(stored)
+        # what the stream says of its own colours goes before what the file says of them
+        photometric = {None: photometric, True: "YBR_FULL", False: "RGB"}[info.ycbcr]
+        photometric = photometric if photometric == "RGB" else "YBR_FULL"
+    if info.precision == 8:
+        return np.asarray(Image.open(BytesIO(stored), formats=("JPEG",))), photometric
+    return _import_imagecodecs(path, f"{info.precision}-bit JPEG").jpeg8_decode(stored), photometric
+
+
+def _jpeg_xl(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.ndarray, str]:
+    samples = _import_imagecodecs(path, "JPEG XL").jpegxl_decode(stored)
+    return np.squeeze(samples), "RGB" if layout.samples == 3 else layout.photometric
+
+
+def _import_imagecodecs(path: object, what: str):
+    try:
+        import imagecodecs
+    except ImportError:
+        raise InputError(
+            path, f"{what} needs a decoder that is not installed", advice="pip install usdehaze[codecs]"
+        ) from None
+    return imagecodecs
+
+
+def _check_size(size: tuple[int, int], layout: Layout, path: object) -> None:
+    """Before a decoder sets memory aside for what the stream declares."""
+    if size != (layout.rows, layout.columns):
+        raise InputError(
+            path, f"a compressed frame of {size[0]} x {size[1]}", f"{layout.rows} x {layout.columns} as the file says"
+        )
+
+
+def _j2k_size(stored: bytes) -> tuple[int, int]:
+    """Rows and columns in the SIZ segment of a JPEG 2000 codestream."""
+    at = stored.index(b"\xff\x4f\xff\x51")
+    right, bottom, left, top = struct.unpack(">4L", stored[at + 8 : at + 24])
+    return bottom - top, right - left

@@ -1,0 +1,103 @@
+"""Samples of a frame -> grey levels, and which of its pixels are grey.
+
+Luma is Y where the frame is stored as YBR, else ``0.299 R + 0.587 G + 0.114 B`` (ITU-R BT.601, as in PS3.3 C.7.6.3.1.2)
+rounded; a pixel counts as grey where its largest and smallest of R, G and B differ by at most `GREY_SPREAD`. Lossy
+compression leaves that much colour in grey speckle, and Doppler has more, save where it is nearly black.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from pydicom.dataset import Dataset
+from pydicom.pixels import apply_color_lut, convert_color_space
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom.codecs import Layout
+from usdehaze.io.dicom.quiet import quiet
+
+GREY_SPREAD = 16  # of 255
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded frame.
+
+    Attributes:
+        levels: ``(H, W)`` uint8 or uint16, stored levels of a grey frame, luma of a colour one.
+        rgb: ``(H, W, 3)`` uint8, or None for a grey frame.
+    """
+
+    levels: np.ndarray
+    rgb: np.ndarray | None = None
+
+    def grey(self) -> np.ndarray | None:
+        """``(H, W)`` bool, pixels without colour; None where that is all of them."""
+        if self.rgb is None:
+            return None
+        red, green, blue = (self.rgb[..., i] for i in range(3))
+        highest = np.maximum(np.maximum(red, green), blue)
+        grey = highest - np.minimum(np.minimum(red, green), blue) <= GREY_SPREAD
+        return None if grey.all() else grey
+
+
+def luma(rgb: np.ndarray) -> np.ndarray:
+    """``(..., 3)`` uint8 RGB to uint8 luma; a grey pixel keeps its level."""
+    weighted = rgb.astype(np.uint32) @ np.array([299, 587, 114], np.uint32)
+    return ((weighted + 500) // 1000).astype(np.uint8)
+
+
+def is_colour(layout: Layout) -> bool:
+    """True where the frames may hold colours."""
+    return layout.samples == 3 or layout.photometric == "PALETTE COLOR"
+
+
+def make_picture(attributes: Dataset, layout: Layout, path: object) -> Callable[[np.ndarray, str], Picture]:
+    """A function from samples and their Photometric Interpretation, as the decoders give them, to a `Picture`.
+
+    Raises:
+        InputError: a palette that cannot be used.
+    """
+    palette = _palette(attributes, layout, path) if layout.photometric == "PALETTE COLOR" else None
+    palette_luma = None if palette is None else luma(palette)
+
+    def picture(samples: np.ndarray, photometric: str) -> Picture:
+        if palette is not None and palette_luma is not None:
+            return Picture(palette_luma[samples], palette[samples])
+        if samples.ndim == 2:
+            return Picture(samples)
+        samples = _eight_bits(samples, layout.bits_stored)
+        if photometric == "YBR_PARTIAL_422":
+            samples = _full_range(samples)
+        if not photometric.startswith("YBR"):
+            return Picture(luma(samples), samples)
+        return Picture(samples[..., 0], convert_color_space(samples, "YBR_FULL", "RGB"))
+
+    return picture
+
+
+def _eight_bits(samples: np.ndarray, bits_stored: int) -> np.ndarray:
+    if bits_stored > 8:
+        return (samples >> (bits_stored - 8)).astype(np.uint8)
+    return (samples << (8 - bits_stored)).astype(np.uint8)
+
+
+def _full_range(ybr: np.ndarray) -> np.ndarray:
+    """YBR_PARTIAL, Y in 16 to 235 and chroma in 16 to 240, stretched to YBR_FULL."""
+    stretched = (ybr.astype(np.float32) - [16, 128, 128]) * [255 / 219, 255 / 224, 255 / 224] + [0, 128, 128]
+    return np.clip(np.rint(stretched), 0, 255).astype(np.uint8)
+
+
+def _palette(attributes: Dataset, layout: Layout, path: object) -> np.ndarray:
+    """``(2 ** bits allocated, 3)`` uint8, the colour of every stored value."""
+    indices = np.arange(2**layout.bits_allocated, dtype=f"u{layout.bits_allocated // 8}")
+    try:
+        with quiet():
+            colours = apply_color_lut(indices, attributes)
+    except Exception:
+        raise InputError(path, "its colour palette cannot be used", advice="the file may be damaged") from None
+    if colours.dtype.itemsize == 1 or colours.max() <= 255:  # 8-bit entries, which some files keep in 16 bits
+        return colours.astype(np.uint8)
+    return (colours >> 8).astype(np.uint8)

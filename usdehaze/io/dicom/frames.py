@@ -1,0 +1,105 @@
+"""Where each frame's bytes lie in the pixel data, so that one can be read without the others."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from typing import BinaryIO
+
+from pydicom.dataset import Dataset
+from pydicom.encaps import parse_basic_offsets, parse_fragments
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom.header import Header, unreadable
+from usdehaze.io.dicom.quiet import quiet
+
+MAX_ENCODED_BYTES = 2**30  # of one compressed frame
+Span = tuple[int, int]  # offset in the file, bytes
+ReadFrame = Callable[[int], bytes]  # index in the file -> the frame's bytes as stored
+
+
+def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) -> ReadFrame:
+    """A function that reads the stored bytes of one frame.
+
+    Args:
+        header: of the file.
+        n_frames: Number of Frames.
+        frame_bytes: size of a frame that is not compressed.
+        path: for messages.
+
+    Raises:
+        InputError: the pixel data hold fewer frames than declared, or are cut off.
+    """
+    size = os.fstat(header.file.fileno()).st_size
+    if header.pixel_length is None:
+        spans = _encapsulated(header, n_frames, size, path)
+    else:
+        held = min(header.pixel_length, size - header.pixel_start)
+        if held < n_frames * frame_bytes:
+            raise InputError(
+                path,
+                f"pixel data of {held} bytes",
+                f"{n_frames * frame_bytes} bytes for {n_frames} frames of {frame_bytes} bytes",
+                "the file may be cut off",
+            )
+        spans = [[(header.pixel_start + i * frame_bytes, frame_bytes)] for i in range(n_frames)]
+
+    def read(index: int) -> bytes:
+        if sum(length for _, length in spans[index]) > MAX_ENCODED_BYTES:
+            raise InputError(path, f"frame {index} fills more than 1 GiB")
+        return b"".join(_at(header.file, *span) for span in spans[index])
+
+    return read
+
+
+def _encapsulated(header: Header, n_frames: int, size: int, path: object) -> list[list[Span]]:
+    """Fragments of each frame (PS3.5 A.4)."""
+    file = header.file
+    file.seek(header.pixel_start)
+    try:
+        with quiet():
+            offsets = parse_basic_offsets(file)
+            first_item = file.tell()
+            _, starts = parse_fragments(file)
+    except (ValueError, EOFError, OSError, struct.error) as error:
+        raise unreadable(path, "its compressed pixel data are damaged") from error
+    spans = []
+    for start in starts:
+        file.seek(start + 4)
+        (length,) = struct.unpack("<L", file.read(4))
+        if start + 8 + length > size:
+            raise InputError(path, f"the file ends within frame {len(spans)} or so", advice="the file is cut off")
+        spans.append((start + 8, length))
+    extended = _extended_offsets(header.attributes)
+    relative = [start - first_item for start in starts]
+    for table in (extended, offsets):
+        if len(table) == n_frames and table[0] == 0 and sorted(set(table)) == table and set(table) <= set(relative):
+            place = {offset: i for i, offset in enumerate(relative)}
+            firsts = [*(place[offset] for offset in table), len(spans)]
+            return [spans[a:b] for a, b in zip(firsts, firsts[1:], strict=False)]
+    if n_frames == 1 and spans:
+        return [spans]
+    if len(spans) > n_frames:
+        ends = [
+            i + 1
+            for i, (start, length) in enumerate(spans)
+            if b"\xff\xd9" in _at(file, start + max(length - 10, 0), min(length, 10))
+        ]
+        if len(ends) == n_frames:
+            return [spans[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    if len(spans) != n_frames:
+        raise InputError(path, f"{len(spans)} compressed fragments", f"{n_frames} frames as Number of Frames says")
+    return [[span] for span in spans]
+
+
+def _extended_offsets(attributes: Dataset) -> list[int]:
+    table = attributes.get("ExtendedOffsetTable")
+    if not isinstance(table, bytes) or len(table) % 8:
+        return []
+    return list(struct.unpack(f"<{len(table) // 8}Q", table))
+
+
+def _at(file: BinaryIO, offset: int, length: int) -> bytes:
+    file.seek(offset)
+    return file.read(length)

@@ -1,0 +1,220 @@
+"""The attributes of a DICOM file: read within bounds, and checked to be an ultrasound image."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+import zlib
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import pydicom
+from pydicom.dataset import Dataset
+from pydicom.filereader import read_file_meta_info
+from pydicom.filewriter import write_file_meta_info
+from pydicom.uid import (
+    UID,
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom.quiet import quiet
+
+US_IMAGE = "1.2.840.10008.5.1.4.1.1.6.1"
+US_MULTIFRAME = "1.2.840.10008.5.1.4.1.1.3.1"
+ULTRASOUND_CLASSES = {
+    US_IMAGE,
+    US_MULTIFRAME,
+    "1.2.840.10008.5.1.4.1.1.6",  # retired
+    "1.2.840.10008.5.1.4.1.1.3",  # retired
+}
+CAPTURE_CLASSES = {f"1.2.840.10008.5.1.4.1.1.7{part}" for part in ("", ".1", ".2", ".3", ".4")}
+LARGEST_ELEMENT = 4 * 2**20  # bytes; larger attributes than this are left unread (none that is used here is)
+LARGEST_INFLATED = 2 * 2**30  # bytes of a deflated file
+UNDEFINED = 0xFFFFFFFF
+PIXEL_DATA = 0x7FE00010
+NATIVE_SYNTAXES = {ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian}
+
+
+@dataclass(frozen=True)
+class Header:
+    """A DICOM file up to its pixel data.
+
+    Attributes:
+        attributes: the data set, without the pixel data and without attributes over `LARGEST_ELEMENT`.
+        transfer_syntax: of the pixel data.
+        file: open at any position; closed by whoever asked for the header.
+        pixel_start: offset in ``file`` of the value of Pixel Data.
+        pixel_length: its length in bytes, None where it is encapsulated.
+        pixel_vr: "OB" or "OW".
+    """
+
+    attributes: Dataset
+    transfer_syntax: UID
+    file: BinaryIO
+    pixel_start: int
+    pixel_length: int | None
+    pixel_vr: str
+
+    @property
+    def encapsulated(self) -> bool:
+        return self.pixel_length is None
+
+
+def open_header(path: str | os.PathLike[str]) -> Header:
+    """Opens a DICOM file and reads what precedes the pixel data.
+
+    Raises:
+        InputError: it cannot be read, is no ultrasound, or has no pixel data. No message quotes an attribute's value,
+            save those of SOP Class and Modality that name a kind of image.
+    """
+    file: BinaryIO | None = None
+    try:
+        with quiet():
+            meta = read_file_meta_info(path)
+            syntax = meta.get("TransferSyntaxUID")
+            if not syntax:
+                raise InputError(
+                    path, "is a DICOM file without a Transfer Syntax UID", advice="write it again as DICOM"
+                )
+            file = _inflated(path) if syntax == DeflatedExplicitVRLittleEndian else open(path, "rb")
+            attributes = pydicom.dcmread(file, stop_before_pixels=True, defer_size=LARGEST_ELEMENT)
+            _check_kind(attributes, UID(meta.get("MediaStorageSOPClassUID") or ""), path)
+            if syntax == DeflatedExplicitVRLittleEndian:
+                syntax = ExplicitVRLittleEndian
+            start, length, vr = _pixel_element(file, syntax, path)
+        return Header(attributes, syntax, file, start, length, vr)
+    except BaseException as error:
+        if file is not None:
+            file.close()
+        if isinstance(error, InputError) or not isinstance(error, Exception):
+            raise
+        if isinstance(error, OSError) and error.strerror:
+            raise InputError(path, f"cannot be read ({error.strerror})") from error
+        # pydicom's own words may quote what it stumbled over
+        raise unreadable(path, type(error).__name__) from None
+
+
+def unreadable(path: object, reason: str) -> InputError:
+    return InputError(path, f"cannot be read as DICOM ({reason})", advice="the file may be cut off or damaged")
+
+
+def whole_number(attributes: Dataset, keyword: str, path: object, default: int | None = None) -> int:
+    """An attribute that must be a whole number.
+
+    Raises:
+        InputError: it is missing and has no default, or it is something else.
+    """
+    try:
+        with quiet():
+            value = attributes.get(keyword)
+        if value is None or value == "":
+            if default is None:
+                raise InputError(path, f"attribute {keyword} is missing", "a DICOM image")
+            return default
+        return int(value)
+    except InputError:
+        raise
+    except Exception:
+        raise InputError(path, f"attribute {keyword} cannot be used", "a whole number") from None
+
+
+def numbers(attributes: Dataset, keyword: str) -> list[float]:
+    """The values of a numeric attribute; empty where it is missing or anything else."""
+    try:
+        with quiet():
+            value = attributes.get(keyword)
+        values = [] if value is None or value == "" else value if hasattr(value, "__iter__") else [value]
+        return [float(v) for v in values]
+    except Exception:
+        return []
+
+
+def word(attributes: Dataset, keyword: str) -> str:
+    """A code string such as Photometric Interpretation; "" where it is missing or no single text."""
+    try:
+        with quiet():
+            value = attributes.get(keyword)
+        return value.strip() if isinstance(value, str) else ""
+    except Exception:
+        return ""
+
+
+def items(attributes: Dataset, keyword: str) -> list[Dataset]:
+    """The items of a sequence; empty where it is missing or broken."""
+    try:
+        with quiet():
+            value = attributes.get(keyword)
+            return [item for item in value or [] if isinstance(item, Dataset)]
+    except Exception:
+        return []
+
+
+def _check_kind(attributes: Dataset, declared: UID, path: object) -> None:
+    """Refuses everything but ultrasound images; ``declared`` is the SOP class in the file's own header."""
+    sop_class, modality = UID(word(attributes, "SOPClassUID")) or declared, word(attributes, "Modality")
+    if sop_class in ULTRASOUND_CLASSES or (sop_class in CAPTURE_CLASSES and modality == "US"):
+        return
+    if not sop_class:
+        kind = "a DICOM file without a SOP class"
+    elif sop_class.name == sop_class:
+        kind = "a DICOM file of a private or unknown SOP class"
+    elif sop_class in CAPTURE_CLASSES:
+        kind = f"a {sop_class.name} whose Modality is not US"
+    else:
+        kind = f"a DICOM file of another kind ({sop_class.name})"
+    raise InputError(path, f"is {kind}", "an ultrasound image, or a secondary capture of Modality US")
+
+
+def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[int, int | None, str]:
+    """Where the value of Pixel Data begins, its length and VR; ``file`` stands at the element."""
+    order = ">" if syntax == ExplicitVRBigEndian else "<"
+    header = file.read(12)
+    if len(header) < 8:
+        raise InputError(path, "is a DICOM file without pixel data", "an ultrasound image")
+    group, element = struct.unpack(order + "HH", header[:4])
+    if (group << 16) + element != PIXEL_DATA:
+        raise InputError(path, "is a DICOM file without Pixel Data in whole numbers", "an ultrasound image")
+    if syntax == ImplicitVRLittleEndian:
+        vr, (length,) = "OW", struct.unpack(order + "L", header[4:8])
+        file.seek(-4 if len(header) == 12 else 0, os.SEEK_CUR)
+    elif header[4:6] in (b"OB", b"OW", b"UN") and len(header) == 12:
+        vr, (length,) = header[4:6].decode(), struct.unpack(order + "L", header[8:12])
+    else:
+        raise unreadable(path, "Pixel Data is neither bytes nor words")
+    if (syntax in NATIVE_SYNTAXES) == (length == UNDEFINED):
+        stored = "encapsulated" if length == UNDEFINED else "not encapsulated"
+        raise InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax ({syntax.name})")
+    if length == 0:
+        raise InputError(path, "is a DICOM file whose pixel data are empty", "an ultrasound image")
+    return file.tell(), None if length == UNDEFINED else length, vr
+
+
+def _inflated(path: str | os.PathLike[str]) -> BinaryIO:
+    """A deflated file, inflated into a temporary one that vanishes when it is closed."""
+    out = cast(BinaryIO, tempfile.TemporaryFile())
+    try:
+        with open(path, "rb") as file:
+            meta = read_file_meta_info(path)
+            file.seek(144 + meta.FileMetaInformationGroupLength)  # after preamble, "DICM" and the group length itself
+            meta.TransferSyntaxUID = ExplicitVRLittleEndian
+            out.write(bytes(128) + b"DICM")
+            write_file_meta_info(out, meta, enforce_standard=False)
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            written = 0
+            while block := file.read(2**16):
+                while block:
+                    data = inflate.decompress(block, 2**20)
+                    written += out.write(data)
+                    block = inflate.unconsumed_tail
+                    if written > LARGEST_INFLATED:
+                        raise InputError(path, "inflates to more than 2 GiB", "a scan")
+            out.seek(0)
+            return out
+    except BaseException:
+        out.close()
+        raise

@@ -1,0 +1,78 @@
+"""What a JPEG or JPEG-LS stream says of itself in its marker segments (ITU-T T.81 B.1, T.87 C.2)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} | {0xF7}
+_APP0, _APP14, _START_OF_SCAN = 0xE0, 0xEE, 0xDA
+_ADOBE_NO_TRANSFORM = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
+
+
+@dataclass(frozen=True)
+class JpegInfo:
+    """A stream's frame header.
+
+    Attributes:
+        precision: bits a sample.
+        rows, columns, components: of the frame.
+        ycbcr: True or False where the stream says that its three components are YCbCr or RGB, None where it does not.
+    """
+
+    precision: int
+    rows: int
+    columns: int
+    components: int
+    ycbcr: bool | None
+
+
+def parse_jpeg(stream: bytes) -> JpegInfo:
+    """Reads the markers up to the frame header.
+
+    Raises:
+        ValueError: it is no JPEG stream, or has no frame header.
+    """
+    ycbcr: bool | None = None
+    for marker, start, end in _segments(stream):
+        payload = stream[start + 4 : end]
+        if marker == _APP0 and payload.startswith(b"JFIF"):
+            ycbcr = True
+        elif marker == _APP14 and payload.startswith(b"Adobe") and len(payload) >= 12 and ycbcr is None:
+            ycbcr = payload[11] == 1
+        elif marker in _FRAME_MARKERS and len(payload) >= 6:
+            precision, rows, columns, components = struct.unpack(">BHHB", payload[:6])
+            if payload[6::3] in (b"RGB", b"rgb"):
+                ycbcr = False
+            return JpegInfo(precision, rows, columns, components, ycbcr)
+    raise ValueError("no frame header")
+
+
+def with_raw_components(stream: bytes) -> bytes:
+    """The stream, relabelled so that decoders hand out its three components without a change of colour space."""
+    kept, last = [stream[:2], _ADOBE_NO_TRANSFORM], 2
+    for marker, start, end in _segments(stream):
+        if marker not in (_APP0, _APP14):
+            kept.append(stream[start:end])
+        last = end
+    return b"".join(kept) + stream[last:]
+
+
+def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:
+    """Marker, start and end of every segment up to the header of the first scan, that one included."""
+    if stream[:2] != b"\xff\xd8":
+        raise ValueError("not a JPEG stream")
+    at = 2
+    while at + 4 <= len(stream) and stream[at] == 0xFF:
+        marker = stream[at + 1]
+        if marker == 0xFF:  # a fill byte
+            at += 1
+            continue
+        (length,) = struct.unpack(">H", stream[at + 2 : at + 4])
+        if length < 2:
+            raise ValueError("a marker segment without a length")
+        yield marker, at, at + 2 + length
+        at += 2 + length
+        if marker == _START_OF_SCAN:
+            return
