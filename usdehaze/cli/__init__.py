@@ -7,7 +7,9 @@ import click
 from usdehaze.cli.group import UsdehazeGroup, common_options
 from usdehaze.cli.info import info
 from usdehaze.cli.process import process
+from usdehaze.cli.review import review
 from usdehaze.cli.simulate import simulate
+from usdehaze.cli.train import train
 from usdehaze.cli.validate import validate
 
 
@@ -29,5 +31,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, simulate, validate):
+for command in (info, process, review, simulate, train, validate):
     main.add_command(command)

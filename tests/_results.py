@@ -1,0 +1,42 @@
+"""Small results for tests of what is made from them."""
+
+import numpy as np
+
+from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
+from usdehaze.dehazer import DehazeResult
+from usdehaze.io import write_result
+
+SECTOR = Cartesian((2e-4, 3e-4), (0.0, 0.0), Sector(24.0, -2.0, 1.0, 40.0, -0.6, 0.6, 2 / 3), "file")
+POLAR = Polar(np.linspace(0.005, 0.15, 40), np.linspace(-0.65, 0.6, 48))
+SHAPE = (5, 40, 48)
+SETTINGS = {
+    "preset": "fast",
+    "guidance": "proximal",
+    "steps": 20,
+    "seed": 3,
+    "samples": 4,
+    "strength": 1.0,
+    "tissue_prior": "unet-tissue sha256:00ff",
+    "haze_prior": "unet-haze sha256:11ee",
+}
+REGIONS = {
+    "regions": [
+        {"name": "septum", "role": "tissue", "polygon": [[4, 5], [20, 5], [20, 35], [4, 35]]},
+        {"name": "ventricle", "role": "haze", "polygon": [[26, 5], [44, 5], [44, 35], [26, 35]]},
+    ]
+}
+
+
+def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, first_frame=0):
+    """Writes a random result: speckle, a third of it lowered, haze, spread. Returns what was written."""
+    rng = np.random.default_rng(1)
+    speckle = np.clip(10 * np.log10(rng.exponential(1e-2, shape)), -60, 0).astype(np.float32)
+    speckle[:, :, :2] = -60  # outside the image
+    tissue = np.maximum(speckle - np.where(rng.random(shape) < 1 / 3, rng.uniform(0, 15, shape), 0), -60)
+    haze = np.clip(rng.normal(-35, 4, shape), -60, 0)
+    std = rng.gamma(2.0, 0.6, shape).astype(np.float32) if with_std else None
+    source = Source("DOE^JANE 1950-01-01.h5", "ab" * 32, "Doe/cine", "HDF5 dataset", "8-bit", ("Doe.",), first_frame)
+    cine = Cine(speckle, geometry, 60.0, 0.02 * np.arange(shape[0]) if times else None, source)
+    result = DehazeResult(cine, tissue.astype(np.float32), haze.astype(np.float32), std, dict(SETTINGS))
+    write_result(path, result)
+    return result

@@ -1,0 +1,267 @@
+"""The review page without a browser: what is in the file, and that its numbers are right."""
+
+import base64
+import hashlib
+import json
+import re
+import sys
+import tracemalloc
+import webbrowser
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+from _results import POLAR, REGIONS, SECTOR, SHAPE, make_result
+from click.testing import CliRunner
+
+from usdehaze.cli import main
+from usdehaze.errors import InputError
+from usdehaze.review import build_review, default_page_path
+from usdehaze.review.frames import residual
+from usdehaze.signal import db_to_grey
+from usdehaze.validation.metrics import ks
+
+
+@pytest.fixture
+def roi(tmp_path):
+    path = tmp_path / "rois.json"
+    path.write_text(json.dumps(REGIONS))
+    return path
+
+
+def data_of(page, name):
+    """A JSON block of a page."""
+    found = re.findall(rf'<script type="application/json" id="{name}-json">(.*?)</script>', page.read_text(), re.S)
+    assert len(found) == 1
+    return json.loads(found[0])
+
+
+def frames_of(page):
+    """``(T, planes, H, W)`` uint8, unpacked by another way than the page's: pixel by pixel."""
+    about = data_of(page, "page")
+    shape = len(about["planes"]), about["height"], about["width"]
+    frames = []
+    for packed in re.findall(r'<script type="text/plain" id="frame-\d+">(.*?)</script>', page.read_text()):
+        planes = np.frombuffer(zlib.decompress(base64.b64decode(packed), -15), np.uint8).reshape(shape).astype(int)
+        for plane in planes:
+            for y, x in np.ndindex(*plane.shape):
+                left, up = plane[y, x - 1] if x else 0, plane[y - 1, x] if y else 0
+                plane[y, x] = (plane[y, x] + (left + up) // 2) % 256
+        frames.append(planes)
+    return np.array(frames)
+
+
+def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi):
+    result = make_result(tmp_path / "a.dehazed.h5")
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
+    assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "regions"]
+    seen, removed, haze, std, regions = frames_of(page).transpose(1, 0, 2, 3)
+    assert np.array_equal(seen, db_to_grey(result.cine.frames))
+    assert np.array_equal((seen - removed) % 256, db_to_grey(result.tissue))
+    assert np.array_equal(haze, db_to_grey(result.haze))
+    assert np.abs(std * 60 / 255 - np.minimum(result.std, 60)).max() <= 60 / 255 / 2 + 1e-6
+    assert (regions == 1).sum() == 5 * 16 * 30 and (regions == 2).sum() == 5 * 18 * 30
+    assert (regions[:, 5:35, 4:20] == 1).all() and (regions[:, 5:35, 26:44] == 2).all()
+
+
+def test_the_residual_of_a_ramp_is_small_and_wraps_around_at_256():
+    assert np.array_equal(residual(np.array([[200, 100], [0, 50]], np.uint8)), [[200, 0], [156, 0]])
+
+
+def test_the_metrics_are_those_of_validate(tmp_path, roi):
+    make_result(tmp_path / "a.dehazed.h5", first_frame=7)
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
+    command = ["validate", str(tmp_path / "a.dehazed.h5"), "--roi", str(roi), "--json", str(tmp_path / "m.json")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    ours, theirs = data_of(page, "metrics"), json.loads((tmp_path / "m.json").read_text())
+    assert ours["summary"] == theirs["summary"] and ours["summary"]["gcnr"]["input"] is not None
+    for mine, other in zip(ours["frames"], theirs["frames"], strict=True):
+        assert mine == {**other, "cine": "ab" * 6}
+    assert [record["frame"] for record in ours["frames"]] == [7, 8, 9, 10, 11]
+    assert ours["settings"]["estimators"] == theirs["settings"]["estimators"]
+
+
+def test_tissue_ks_on_the_page_is_that_of_the_stored_frames(tmp_path, roi):
+    result = make_result(tmp_path / "a.dehazed.h5")
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi, frames=slice(2, 3))
+    block = (2, slice(5, 35), slice(4, 20))
+    assert data_of(page, "metrics")["summary"]["ks_tissue"]["tissue"] == pytest.approx(
+        ks(result.cine.frames[block], result.tissue[block]), abs=1e-12
+    )
+
+
+def test_whole_image_figures_and_histograms_count_the_pixels_above_the_floor(tmp_path, roi):
+    result = make_result(tmp_path / "a.dehazed.h5")
+    page = data_of(build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi), "page")
+    seen, image = result.cine.frames, page["image"]
+    removed = (seen.astype(float) - result.tissue)[seen > -60]
+    assert image["n_pixels"] == removed.size
+    assert image["removed_mean_db"] == pytest.approx(removed.mean(), rel=1e-6)
+    assert image["lowered_share"]["3"] == pytest.approx((removed > 3).mean())
+    assert image["largest_rise_db"] == pytest.approx(0, abs=1e-6)
+    assert image["std_mean_db"] == pytest.approx(result.std[seen > -60].mean(), rel=1e-5)
+    by_frame = [(s.astype(float) - t)[s > -60].mean() for s, t in zip(seen, result.tissue, strict=True)]
+    assert image["removed_mean_db_by_frame"] == pytest.approx(by_frame, rel=1e-6)
+    expected, _ = np.histogram(db_to_grey(result.tissue)[:, 5:35, 26:44], bins=64, range=(0, 256))
+    assert page["histograms"]["haze"]["tissue"] == expected.tolist()
+    assert sum(page["histograms"]["image"]["input"]) == removed.size
+
+
+def test_a_tissue_estimate_above_the_input_shows_up_in_the_figures(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    with h5py.File(tmp_path / "a.dehazed.h5", "r+") as file:
+        file["input"][3, 10, 10], file["tissue"][3, 10, 10] = -30, -27.5
+    page = data_of(build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html"), "page")
+    assert page["image"]["largest_rise_db"] == 2.5
+
+
+def test_nothing_names_the_patient_unless_asked(tmp_path, roi):
+    path = tmp_path / "DOE^JANE 1950-01-01.dehazed.h5"
+    make_result(path)
+    text = build_review(path, tmp_path / "a.html", roi).read_text()
+    assert not re.search("doe|jane|1950", text, re.I)
+    assert "ab" * 32 in text and "unet-tissue sha256:00ff" in text and "unet-haze sha256:11ee" in text
+    shown = build_review(path, tmp_path / "b.html", roi, show_source_name=True)
+    assert ["source", "DOE^JANE 1950-01-01.h5"] in data_of(shown, "page")["provenance"]
+    assert ["source dataset", "Doe/cine"] in data_of(shown, "page")["provenance"]
+
+
+def test_provenance_names_versions_settings_seed_and_both_files_by_their_hash(tmp_path):
+    path = tmp_path / "a.dehazed.h5"
+    make_result(path)
+    rows = dict(data_of(build_review(path, tmp_path / "a.html"), "page")["provenance"])
+    with h5py.File(path) as file:
+        assert (
+            rows["usdehaze version"] == file.attrs["usdehaze_version"] and rows["result made"] == file.attrs["created"]
+        )
+    assert (rows["seed"], rows["steps"], rows["guidance"], rows["posterior samples"]) == ("3", "20", "proximal", "4")
+    assert rows["source, SHA-256"] == "ab" * 32
+    assert rows["result file, SHA-256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_names_of_regions_cannot_become_markup(tmp_path, roi):
+    make_result(tmp_path / "a.dehazed.h5")
+    hostile = "</script><script>alert(1)</script><!--"
+    document = json.loads(json.dumps(REGIONS).replace("septum", hostile))
+    roi.write_text(json.dumps(document))
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
+    assert hostile not in page.read_text()
+    assert len(re.findall("<script", page.read_text())) == SHAPE[0] + 3
+    assert data_of(page, "page")["regions"]["tissue"] == [hostile]
+
+
+def test_the_policy_allows_this_script_these_styles_and_no_connection(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    text = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html").read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+    for kind, pattern in (("script-src", r"<script>(.*?)</script>"), ("style-src", r"<style>(.*?)</style>")):
+        (content,) = re.findall(pattern, text, re.S)
+        assert f"{kind} 'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'" in policy
+    assert not re.search(r"{{|src=|<link(?! rel=\"icon\" href=\"data:,\">)|@import|url\(", text)
+    assert set(re.findall(r"https?://[^'\" ]*", text)) == {"http://www.w3.org/2000/svg"}  # a name, never fetched
+
+
+def test_without_regions_samples_and_times_the_page_says_so_and_shows_the_rest(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5", with_std=False, times=False)
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
+    about = data_of(page, "page")
+    assert data_of(page, "metrics") is None and about["regions"] is None
+    assert about["planes"] == ["input", "removed", "haze"] and about["image"]["std_mean_db"] is None
+    assert (about["frame_time_known"], about["frame_time_s"]) == (False, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "expected"),
+    [
+        (SECTOR, {"kind": "cartesian", "row_per_column": pytest.approx(2 / 3)}),
+        (POLAR, {"kind": "polar", "depths_m": POLAR.depths_m.tolist(), "angles_rad": POLAR.angles_rad.tolist()}),
+    ],
+)
+def test_geometry_goes_along(tmp_path, geometry, expected):
+    make_result(tmp_path / "a.dehazed.h5", geometry)
+    assert data_of(build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html"), "page")["geometry"] == expected
+
+
+def test_part_of_the_frames_keeps_the_source_s_count(tmp_path):
+    result = make_result(tmp_path / "a.dehazed.h5", first_frame=10)
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 3))
+    about = data_of(page, "page")
+    assert (about["n_frames"], about["first_frame"], about["frame_time_s"]) == (2, 11, pytest.approx(0.02))
+    assert np.array_equal(frames_of(page)[:, 0], db_to_grey(result.cine.frames[1:3]))
+    with pytest.raises(InputError, match=r"no such frames; expected frames of 0 to 4"):
+        build_review(tmp_path / "a.dehazed.h5", tmp_path / "b.html", frames=slice(9, 12))
+
+
+def test_frames_are_read_one_at_a_time(tmp_path):
+    shape = (40, 128, 128)
+    make_result(tmp_path / "a.dehazed.h5", shape=shape)
+    build_review(tmp_path / "a.dehazed.h5", tmp_path / "warm.html")  # imports, caches
+    tracemalloc.start()
+    build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    one_cine = 4 * np.prod(shape)
+    assert peak < one_cine
+
+
+def test_a_page_too_large_for_a_browser_is_refused_with_what_would_fit(tmp_path, monkeypatch):
+    make_result(tmp_path / "a.dehazed.h5")
+    monkeypatch.setattr("usdehaze.review.page.MAX_PAGE_BYTES", 25_000)
+    with pytest.raises(InputError, match=r"a page of 5 frames would be larger .*--frames 0:[1-4]$"):
+        build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.dehazed.h5"]
+
+
+def test_what_is_no_result_is_refused_in_one_line(tmp_path, roi):
+    with pytest.raises(InputError, match="is not an HDF5 file"):
+        build_review(roi, tmp_path / "a.html")
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["cine"] = np.zeros((2, 8, 8), np.float32)
+    with pytest.raises(InputError, match=r"is not a result; expected a file written by usdehaze process"):
+        build_review(tmp_path / "scan.h5", tmp_path / "a.html")
+    make_result(tmp_path / "a.dehazed.h5")
+    with h5py.File(tmp_path / "a.dehazed.h5", "r+") as file:
+        file["haze"][2, 3, 4] = np.nan
+    with pytest.raises(InputError, match="dataset 'haze' holds values that are not numbers"):
+        build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
+    assert not (tmp_path / "a.html").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_page_that_exists_is_replaced_only_when_asked(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    (tmp_path / "a.html").write_text("precious")
+    with pytest.raises(InputError, match="exists already; replace it with --overwrite"):
+        build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text() == "precious"
+    build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", overwrite=True)
+    assert "usdehaze review" in (tmp_path / "a.html").read_text()
+
+
+def test_the_command_writes_the_page_beside_the_result_and_opens_nothing_without_a_terminal(tmp_path, roi, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setenv("DISPLAY", ":0")
+    make_result(tmp_path / "scan.dehazed.h5")
+    done = CliRunner().invoke(main, ["review", str(tmp_path / "scan.dehazed.h5"), "--roi", str(roi)])
+    assert done.exit_code == 0 and done.output.startswith(f"{tmp_path / 'scan.review.html'} (")
+    assert data_of(tmp_path / "scan.review.html", "metrics")["summary"]["ks_tissue"]["tissue"] > 0
+    again = CliRunner().invoke(main, ["review", str(tmp_path / "scan.dehazed.h5"), "-o", str(tmp_path / "b.html")])
+    assert again.exit_code == 0 and (tmp_path / "b.html").exists()
+    assert opened == []
+
+
+@pytest.mark.parametrize(("options", "n_opened"), [([], 1), (["--no-open"], 0)])
+def test_at_a_terminal_with_a_screen_the_page_is_opened_unless_told_otherwise(tmp_path, monkeypatch, options, n_opened):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(sys.modules["usdehaze.cli.review"], "_has_browser", lambda: True)
+    make_result(tmp_path / "scan.dehazed.h5")
+    assert CliRunner().invoke(main, ["review", str(tmp_path / "scan.dehazed.h5"), *options]).exit_code == 0
+    assert opened == [(tmp_path / "scan.review.html").as_uri()] * n_opened
+
+
+def test_the_page_of_a_result_with_another_name_keeps_its_stem():
+    assert default_page_path("out/scan.dehazed.h5").as_posix() == "out/scan.review.html"
+    assert default_page_path("out/other.h5").as_posix() == "out/other.review.html"

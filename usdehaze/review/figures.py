@@ -1,0 +1,89 @@
+"""Figures of a page, gathered frame by frame: the Metrics JSON of the regions, whole-image figures, histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from usdehaze.validation.evaluate import frame_metrics, metrics_document
+from usdehaze.validation.regions import ROLES, Regions
+
+HISTOGRAM_BINS = 64  # of four 8-bit levels each; page.js bins the frame it shows in the same way
+LOWERED_DB = (1, 3, 10)
+
+
+class Figures:
+    """Sums over the frames seen so far; nothing of a frame is kept.
+
+    Args:
+        dynamic_range_db: dB between full scale and floor.
+        regions: laid on the cine, or None.
+        cine: what the cine is called in the Metrics JSON.
+        first_frame: index in the source of frame 0; the Metrics JSON counts frames as the source does.
+    """
+
+    def __init__(self, dynamic_range_db: float, regions: Regions | None, cine: str, first_frame: int) -> None:
+        self.dynamic_range_db, self.regions = dynamic_range_db, regions
+        self.cine, self.first_frame = cine, first_frame
+        self.measured = set(regions.frames()) if regions is not None else set()
+        self.records: list[dict[str, Any]] = []
+        self.removed_db: list[float | None] = []  # mean over the image, one a frame
+        self.n_pixels = 0
+        self.removed_sum = self.std_sum = 0.0
+        self.lowered = dict.fromkeys(LOWERED_DB, 0)
+        self.largest_rise_db = -np.inf
+        self.counts: dict[str, dict[str, np.ndarray]] = {}
+
+    def add(
+        self,
+        frame: int,
+        input_db: np.ndarray,
+        tissue_db: np.ndarray,
+        std_db: np.ndarray | None,
+        levels: dict[str, np.ndarray],
+    ) -> None:
+        """Takes in one frame: ``(H, W)`` dB before, after and deviation, and the 8-bit ``input`` and ``tissue``."""
+        image = input_db > -self.dynamic_range_db
+        change = (input_db - tissue_db).astype(np.float64)
+        self.largest_rise_db = max(self.largest_rise_db, float(-change.min()))
+        removed = change[image]
+        self.removed_db.append(float(removed.mean()) if removed.size else None)
+        self.n_pixels += removed.size
+        self.removed_sum += float(removed.sum())
+        for limit in LOWERED_DB:
+            self.lowered[limit] += int((removed > limit).sum())
+        if std_db is not None:
+            self.std_sum += float(std_db[image].sum(dtype=np.float64))
+        self._count("image", levels, image)
+        masks = {role: self.regions.mask(role, frame) for role in ROLES} if self.regions is not None else {}
+        for role, mask in masks.items():
+            self._count(role, levels, mask)
+        if frame in self.measured:
+            record = {"cine": self.cine, "frame": self.first_frame + frame}
+            self.records.append(record | frame_metrics(input_db, tissue_db, masks["tissue"], masks["haze"]))
+
+    def _count(self, place: str, levels: dict[str, np.ndarray], mask: np.ndarray) -> None:
+        counts = self.counts.setdefault(place, {name: np.zeros(HISTOGRAM_BINS, np.int64) for name in levels})
+        for name, plane in levels.items():
+            counts[name] += np.bincount(plane[mask] // (256 // HISTOGRAM_BINS), minlength=HISTOGRAM_BINS)
+
+    def metrics(self) -> dict[str, Any] | None:
+        """The Metrics JSON of the contract, or None without regions."""
+        return None if self.regions is None else metrics_document(self.records, None)
+
+    def image(self, has_std: bool) -> dict[str, Any]:
+        """Whole-image figures over all frames; null where no pixel lies above the floor."""
+        n = self.n_pixels
+        return {
+            "n_pixels": n,
+            "removed_mean_db": self.removed_sum / n if n else None,
+            "lowered_share": {str(limit): count / n if n else None for limit, count in self.lowered.items()},
+            "largest_rise_db": self.largest_rise_db,
+            "std_mean_db": self.std_sum / n if n and has_std else None,
+            "removed_mean_db_by_frame": self.removed_db,
+        }
+
+    def histograms(self) -> dict[str, dict[str, list[int]]]:
+        """Pixel counts by place ("image", "tissue", "haze") and picture ("input", "tissue"), floor to full scale."""
+        return {place: {name: c.tolist() for name, c in planes.items()} for place, planes in self.counts.items()}

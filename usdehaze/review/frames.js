@@ -1,0 +1,67 @@
+// Frames of the page: each lies base64-coded in an element of its own and is unpacked when it is needed.
+
+const KEPT_FRAMES = 48; // unpacked frames around the playhead: 5 planes of 256 x 256 are 0.3 MB a frame
+const kept = new Map(); // frame -> promise of its planes, the one used last at the end
+const ready = new Map(); // frame -> planes, as far as they are unpacked
+
+function bytesOfBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = characters.charCodeAt(i);
+  return bytes;
+}
+
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// In place: a pixel is its residual plus the mean of its left and its upper neighbour, modulo 256.
+function addPrediction(plane, width, height) {
+  for (let y = 0, i = 0; y < height; y++) {
+    let left = 0;
+    for (let x = 0; x < width; x++, i++) {
+      const up = y ? plane[i - width] : 0;
+      left = plane[i] = plane[i] + ((left + up) >> 1);
+      left &= 255;
+    }
+  }
+}
+
+async function unpack(frame) {
+  const element = document.getElementById('frame-' + frame);
+  const bytes = await inflate(bytesOfBase64(element.textContent));
+  const { width, height, planes } = page;
+  const size = width * height;
+  if (bytes.length !== size * planes.length) throw new Error('frame ' + frame + ' is damaged');
+  const levels = {};
+  planes.forEach((name, k) => {
+    levels[name] = bytes.subarray(k * size, (k + 1) * size);
+    addPrediction(levels[name], width, height);
+  });
+  levels.tissue = new Uint8Array(size);
+  for (let i = 0; i < size; i++) levels.tissue[i] = levels.input[i] - levels.removed[i];
+  return levels;
+}
+
+// Promise of the planes of a frame; frames not used for long are forgotten.
+function planesOf(frame) {
+  let promise = kept.get(frame);
+  if (promise) kept.delete(frame);
+  else {
+    promise = unpack(frame);
+    promise.then((levels) => kept.has(frame) && ready.set(frame, levels), () => {});
+  }
+  kept.set(frame, promise);
+  if (kept.size > KEPT_FRAMES) {
+    const oldest = kept.keys().next().value;
+    kept.delete(oldest);
+    ready.delete(oldest);
+  }
+  return promise;
+}
+
+function prefetch(frame, count) {
+  for (let k = 1; k <= count; k++) planesOf((frame + k) % page.n_frames).catch(() => {});
+}

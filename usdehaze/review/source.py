@@ -1,0 +1,95 @@
+"""A result file, read one frame at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import h5py
+import numpy as np
+
+from usdehaze.cine import Geometry
+from usdehaze.errors import InputError
+from usdehaze.io.geometry_group import read_frame_times, read_geometry
+from usdehaze.io.h5 import get_dataset, open_file, text
+from usdehaze.io.layouts.own import RESULT_FORMAT, check_version, read_dynamic_range
+
+_REQUIRED, _OPTIONAL = ("input", "tissue", "haze"), "tissue_std"
+
+
+@dataclass(frozen=True)
+class OpenResult:
+    """An open result file.
+
+    Attributes:
+        path: the file.
+        shape: ``(T, H, W)``.
+        geometry, dynamic_range_db: as in `usdehaze.cine.Cine`.
+        frame_times_s: ``(T,)`` s, or None.
+        attrs: root attributes, as plain Python values.
+        has_std: whether there is a deviation over posterior samples.
+    """
+
+    path: str | os.PathLike[str]
+    shape: tuple[int, int, int]
+    geometry: Geometry
+    dynamic_range_db: float
+    frame_times_s: np.ndarray | None
+    attrs: dict[str, Any]
+    has_std: bool
+    _datasets: dict[str, h5py.Dataset] = field(repr=False)
+
+    @property
+    def first_frame(self) -> int:
+        """Index in the source of frame 0."""
+        return int(self.attrs.get("first_frame", 0))
+
+    def read(self, name: str, frame: int) -> np.ndarray:
+        """One frame of "input", "tissue", "haze" or "tissue_std", ``(H, W)`` float32 dB.
+
+        Raises:
+            InputError: it holds values that are not finite.
+        """
+        values = self._datasets[name][frame]
+        if not np.isfinite(values).all():
+            raise InputError(self.path, f"dataset {name!r} holds values that are not numbers", "finite dB")
+        return values
+
+
+@contextmanager
+def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
+    """Opens a result file without reading its frames.
+
+    Raises:
+        InputError: it is not a result, or it does not hold what a result must hold.
+    """
+    with open_file(path) as file:
+        if text(file.attrs.get("format", "")) != RESULT_FORMAT:
+            raise InputError(path, "is not a result", "a file written by usdehaze process (STEM.dehazed.h5)")
+        check_version(file, path)
+        names = [*_REQUIRED, *([_OPTIONAL] if _OPTIONAL in file else [])]
+        datasets = {name: get_dataset(file, name, path) for name in names}
+        shape = datasets["input"].shape
+        for name, dataset in datasets.items():
+            if dataset.ndim != 3 or dataset.shape != shape or dataset.dtype != np.float32:
+                raise InputError(path, f"dataset {name!r} is {dataset.shape} {dataset.dtype}", "(T, H, W) float32")
+        yield OpenResult(
+            path,
+            shape,
+            read_geometry(file, path),
+            read_dynamic_range(file, path),
+            read_frame_times(file, path, shape[0]),
+            {key: _plain(value) for key, value in file.attrs.items()},
+            _OPTIONAL in datasets,
+            datasets,
+        )
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as a plain Python value."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
