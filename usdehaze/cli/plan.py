@@ -16,9 +16,15 @@ class Job:
     scan: Path
     result: Path
     preview: Path | None
+    zea: Path | None
+
+    @property
+    def targets(self) -> list[Path]:
+        """Every file that the job writes."""
+        return [target for target in (self.result, self.preview, self.zea) if target is not None]
 
 
-def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None) -> list[Job]:
+def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None = None, zea: bool = False) -> list[Job]:
     """One job per scan, in the order given; a scan named twice is done once.
 
     ``STEM.dehazed.h5`` goes next to the scan, or under ``out_dir``, where the sub-folders of an input folder are kept.
@@ -27,7 +33,7 @@ def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None)
     Raises:
         click.UsageError: two scans would write one file, or a result would replace a scan.
     """
-    from usdehaze.io import RESULT_SUFFIX, list_scans
+    from usdehaze.io.detect import RESULT_SUFFIX, ZEA_SUFFIX, list_scans
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
@@ -41,10 +47,11 @@ def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None)
     for scan, folder in places.values():
         stem = scan.stem if stems[scan.parent.resolve(), scan.stem] == 1 else scan.name
         result = folder / (stem + RESULT_SUFFIX)
-        jobs.append(Job(scan, result, result.with_suffix(f".{preview}") if preview else None))
+        drawn = result.with_suffix(f".{preview}") if preview else None
+        jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None))
     writers: dict[Path, Path] = {}
     for job in jobs:
-        for target in filter(None, (job.result, job.preview)):
+        for target in job.targets:
             resolved = target.resolve()
             if resolved in places:
                 raise click.UsageError(f"{target}: the result of {job.scan} would replace an input; choose another -o")

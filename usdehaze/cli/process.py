@@ -48,6 +48,7 @@ GUIDANCE = ("proximal", "pigdm", "dps")
 @click.option("--haze-prior", metavar="P", help="Another haze prior.")
 @reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
+@click.option("--format", "formats", type=click.Choice(["zea"]), help="Also write STEM.dehazed.zea.hdf5, for zea.")
 @click.option("--preview", type=click.Choice(["mp4", "gif", "png"]), help="Also draw input, tissue and haze.")
 @click.option(
     "--config",
@@ -65,6 +66,7 @@ def process(
     out_dir: str | None,
     overwrite: bool,
     preview: str | None,
+    formats: str | None,
     **options: Any,
 ) -> None:
     """Dehazes every FILE: STEM.dehazed.h5 holds the tissue and haze estimates.
@@ -76,7 +78,7 @@ def process(
         from usdehaze.preview import check_kind
 
         check_kind(preview)
-    jobs = plan_jobs(files, out_dir, preview)
+    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea")
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db", "frames")}
     worker = _Worker(options, settings, overwrite, preview)  # what is left of the options is the model's business
     with _clean_stop():
@@ -134,7 +136,7 @@ class _Worker:
 
         scan = open_scan(job.scan, **reading)
         try:
-            for target in filter(None, (job.result, job.preview)):
+            for target in job.targets:
                 check_target(target, self.overwrite)
             scan.read_db(0, 1)  # priors are loaded for a scan that can be read
         except BaseException:
@@ -173,6 +175,10 @@ class _Worker:
             from usdehaze.preview import PreviewWriter
 
             sinks.insert(0, PreviewWriter(job.preview, scan, self.preview, overwrite=self.overwrite))
+        if job.zea is not None:
+            from usdehaze.io.zea import ZeaWriter
+
+            sinks.insert(0, ZeaWriter(job.zea, scan, self.overwrite))
         return sinks
 
     def _chunk(self, scan: Scan) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from usdehaze.errors import InputError
 
 RESULT_SUFFIX = ".dehazed.h5"
+ZEA_SUFFIX = ".dehazed.zea.hdf5"
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -67,7 +68,7 @@ def _scans_in(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for name in sorted(names):
-            if name.startswith(".") or name.endswith(RESULT_SUFFIX):
+            if name.startswith(".") or name.endswith((RESULT_SUFFIX, ZEA_SUFFIX)):
                 continue
             path = Path(parent, name)
             try:

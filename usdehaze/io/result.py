@@ -23,7 +23,7 @@ from usdehaze.io.layouts.own import (
     check_version,
     read_dynamic_range,
 )
-from usdehaze.io.scan import CineScan
+from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
@@ -101,30 +101,32 @@ class ResultWriter(Sink):
                 raise ValueError(f"{name} has shape {array.shape}, the input {result.cine.frames.shape}")
         if self._file is None:
             self._file = h5py.File(self.part.path, "w", locking=False)
-            self._file.attrs.update(self._attributes(result.settings))
+            self._file.attrs.update(provenance(self.scan, result.settings))
             write_geometry(self._file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
                 create_frames(self._file, name, (self.scan.n_frames, *self.scan.shape))
         for name, array in arrays.items():
             self._file[name][self.n_done : self.n_done + len(array)] = array
 
-    def _attributes(self, settings: dict[str, Any]) -> dict[str, Any]:
-        source = self.scan.source
-        return {
-            **{key: value for key, value in settings.items() if value is not None},
-            "format": RESULT_FORMAT,
-            "format_version": FORMAT_VERSION,
-            "usdehaze_version": usdehaze.__version__,
-            "dynamic_range_db": float(self.scan.dynamic_range_db),
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "assumptions": "\n".join(source.assumptions),
-            "first_frame": source.first_frame,
-            **{name: getattr(source, field) for name, field in _SOURCE_ATTRIBUTES.items()},
-        }
-
     def _close(self, complete: bool) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def provenance(scan: Scan, settings: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a result: where the frames came from and how they were dehazed."""
+    source = scan.source
+    return {
+        **{key: value for key, value in settings.items() if value is not None},
+        "format": RESULT_FORMAT,
+        "format_version": FORMAT_VERSION,
+        "usdehaze_version": usdehaze.__version__,
+        "dynamic_range_db": float(scan.dynamic_range_db),
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "assumptions": "\n".join(source.assumptions),
+        "first_frame": source.first_frame,
+        **{name: getattr(source, field) for name, field in _SOURCE_ATTRIBUTES.items()},
+    }
 
 
 def write_result(path: str | os.PathLike[str], result: DehazeResult, overwrite: bool = False) -> None:

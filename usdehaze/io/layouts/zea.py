@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, get_group, small_array
+from usdehaze.io.h5 import attribute, get_dataset, get_group, small_array, text
 from usdehaze.io.layouts.axes import frames_of
 from usdehaze.io.layouts.found import BlockReader, Found, from_rf
 from usdehaze.io.layouts.grid import place
@@ -81,7 +81,12 @@ def _product(file: h5py.File, path: object, root: str, product: str, layout: str
         found = replace(found, units="envelope")
     elif product != "beamformed_data" and found.dtype == np.uint8:
         found = replace(found, units="8-bit")
-    found = replace(found, frame_times_s=_frame_times(file, root, path, found.shape[0]))
+    elif product != "beamformed_data" and group is not None and _unit(group) == "db":
+        found = replace(found, units="dB", dynamic_range_db=_span(group, path))
+    times = _timestamps(group, path, found.shape[0]) if group is not None else None
+    if times is None:
+        times = _frame_times(file, root, path, found.shape[0])
+    found = replace(found, frame_times_s=times)
     positions = None if group is None else small_array(group, "coordinates", path)
     if positions is None:
         return found
@@ -122,6 +127,27 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> Found:
     if shape[3] == 1:
         found = from_rf(replace(found, dtype=stored.dtype, read=lambda index: reader(index)[..., 0]))
     return found
+
+
+def _unit(group: h5py.Group) -> str:
+    node = group["unit"] if isinstance(group.get("unit", getlink=True), h5py.HardLink) else None
+    is_text = isinstance(node, h5py.Dataset) and node.shape == () and h5py.check_string_dtype(node.dtype) is not None
+    return text(node[()]).lower() if is_text else ""
+
+
+def _span(group: h5py.Group, path: object) -> float | None:
+    """Dynamic range of a map in dB that says its largest and smallest value, or None."""
+    low, high = (small_array(group, name, path) for name in ("min", "max"))
+    if low is None or high is None or low.size != 1 or float(high) != 0 or not 20 <= -float(low) <= 120:
+        return None
+    return -float(low)
+
+
+def _timestamps(group: h5py.Group, path: object, n_frames: int) -> np.ndarray | None:
+    times, offset = (small_array(group, name, path) for name in ("timestamps", "start_time_offset"))
+    if times is None or times.shape != (n_frames,) or not np.all(np.diff(times) > 0) or not np.isfinite(times).all():
+        return None
+    return times + (float(offset) if offset is not None and offset.size == 1 and np.isfinite(offset) else 0.0)
 
 
 def _frame_times(file: h5py.File, root: str, path: object, n_frames: int) -> np.ndarray | None:

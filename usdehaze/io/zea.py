@@ -1,0 +1,80 @@
+"""Results in the format of zea: maps ``data/tissue`` and ``data/haze`` beside the input, ``data/image``.
+
+Follows zea's specification of version `ZEA_VERSION`: each map has ``values`` ``(T, H, W)`` float32 in dB and, where the
+geometry is known in m, ``coordinates`` ``(H, W, 3)``: x, y, z of every pixel. How they were made is in the attributes
+of the group ``custom``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+
+import usdehaze
+from usdehaze.cine import Geometry, Polar
+from usdehaze.io.result import create_frames, provenance
+from usdehaze.io.sink import Sink
+
+if TYPE_CHECKING:
+    from usdehaze.dehazer import DehazeResult
+
+ZEA_VERSION = "0.1.8"
+_DATA = "tracks/track_0/data"
+
+
+class ZeaWriter(Sink):
+    """Writes input, tissue and haze, with several samples also the tissue's deviation, as maps that zea reads."""
+
+    _file: h5py.File | None = None
+
+    def _append(self, result: DehazeResult) -> None:
+        maps = {"image": result.cine.frames, "tissue": result.tissue, "haze": result.haze}
+        if result.std is not None:
+            maps["tissue_std"] = result.std
+        if self._file is None:
+            self._file = h5py.File(self.part.path, "w", locking=False)
+            self._create(self._file, list(maps))
+            self._file["custom"].attrs.update(provenance(self.scan, result.settings))
+        for name, values in maps.items():
+            self._file[f"{_DATA}/{name}/values"][self.n_done : self.n_done + len(values)] = values
+
+    def _create(self, file: h5py.File, names: list[str]) -> None:
+        source = self.scan.source
+        file.attrs["zea_version"] = ZEA_VERSION
+        file.attrs["description"] = f"Input, tissue and haze of {source.name} by usdehaze {usdehaze.__version__}"
+        for group in ("metadata", "metrics", "probe", "custom"):
+            file.create_group(group)
+        coordinates, times = coordinates_of(self.scan.geometry, self.scan.shape), self.scan.frame_times_s
+        for name in names:
+            group = file.create_group(f"{_DATA}/{name}")
+            create_frames(group, "values", (self.scan.n_frames, *self.scan.shape))
+            group["unit"] = "dB"
+            if name != "tissue_std":
+                group["min"], group["max"] = np.float32(-self.scan.dynamic_range_db), np.float32(0)
+            if coordinates is not None:
+                group.create_dataset("coordinates", data=coordinates, compression="gzip", shuffle=True)
+            if times is not None and np.all(np.diff(times) > 0):
+                group["timestamps"] = np.asarray(times - times[0], np.float32)
+                group["start_time_offset"] = np.float32(times[0])
+
+    def _close(self, complete: bool) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def coordinates_of(geometry: Geometry, shape: tuple[int, int]) -> np.ndarray | None:
+    """Position x, y, z of every pixel, ``(H, W, 3)`` float32 in m; None where the pixel spacing is not known.
+
+    The apex of a polar geometry lies at 0.
+    """
+    if isinstance(geometry, Polar):
+        depth, angle = np.meshgrid(geometry.depths_m, geometry.angles_rad, indexing="ij")
+        x_m, z_m = depth * np.sin(angle), depth * np.cos(angle)
+    elif geometry.spacing_m is not None:
+        axes = (o + s * np.arange(n) for o, s, n in zip(geometry.origin_m, geometry.spacing_m, shape, strict=True))
+        z_m, x_m = np.meshgrid(*axes, indexing="ij")
+    else:
+        return None
+    return np.stack([x_m, np.zeros_like(x_m), z_m], axis=-1).astype(np.float32)
