@@ -136,7 +136,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path, model, where):
 
 BAD_SCANS = {
     "missing": (None, "no such file"),
-    "text": (b"no scan", "is not an HDF5 file"),
+    "text": (b"no scan", "is no scan (unknown content)"),
     "no dataset": ({"note": 3.0}, "no numeric dataset that could be frames"),
     "several": ({"a": fan_frames(), "b": fan_frames()}, "2 datasets could be the frames: a (2, 64, 64) uint8, b"),
     "empty": ({"x": np.zeros((0, 32, 32))}, "is empty"),

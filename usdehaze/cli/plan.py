@@ -40,12 +40,13 @@ def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None 
         for scan in list_scans([name]):
             folder = scan.parent
             if out_dir is not None:
-                folder = Path(out_dir) / (folder.relative_to(name) if name.is_dir() else "")
+                inside = name.is_dir() and scan != name  # a folder of images is itself the scan
+                folder = Path(out_dir) / (folder.relative_to(name) if inside else "")
             places.setdefault(scan.resolve(), (scan, folder))
-    stems = Counter((scan.parent.resolve(), scan.stem) for scan, _ in places.values())
+    stems = Counter((scan.parent.resolve(), _stem(scan)) for scan, _ in places.values())
     jobs = []
     for scan, folder in places.values():
-        stem = scan.stem if stems[scan.parent.resolve(), scan.stem] == 1 else scan.name
+        stem = _stem(scan) if stems[scan.parent.resolve(), _stem(scan)] == 1 else scan.name
         result = folder / (stem + RESULT_SUFFIX)
         drawn = result.with_suffix(f".{preview}") if preview else None
         jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None))
@@ -60,3 +61,8 @@ def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None 
                 raise click.UsageError(f"{other} and {job.scan} would both write {target}; process them one by one")
             writers[resolved] = job.scan
     return jobs
+
+
+def _stem(scan: Path) -> str:
+    """Name of a scan without its suffix; a folder's whole name."""
+    return scan.resolve().name if scan.is_dir() else scan.stem

@@ -37,13 +37,22 @@ def open_scan(
         ...     for cine in scan.chunks(16):
         ...         print(cine.source.first_frame, cine.frames.shape)
     """
-    if kind_of(path) == "DICOM":
+    kind = kind_of(path)
+    if kind == "HDF5":
+        return Hdf5Scan(path, dataset, axes, dynamic_range_db, frames, units)
+    if kind not in ("DICOM", "image", "images", "MetaImage"):
+        raise InputError(path, f"is no scan ({kind})", "an HDF5 or DICOM file, a MetaImage, or images")
+    if dataset or axes:
+        raise InputError(path, f"has no datasets ({kind})", "no --dataset and no --axes")
+    if kind == "DICOM":
         try:
             from usdehaze.io.dicom import open_dicom
         except ImportError:
             raise InputError(path, "is a DICOM file, which is not read yet", "an HDF5 file") from None
         return open_dicom(path, frames=frames, dynamic_range_db=dynamic_range_db)
-    return Hdf5Scan(path, dataset, axes, dynamic_range_db, frames, units)
+    from usdehaze.io.images import ImageScan
+
+    return ImageScan(path, dynamic_range_db, frames, units)
 
 
 def open_cine(

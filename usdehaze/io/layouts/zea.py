@@ -131,8 +131,9 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> Found:
 
 def _unit(group: h5py.Group) -> str:
     node = group["unit"] if isinstance(group.get("unit", getlink=True), h5py.HardLink) else None
-    is_text = isinstance(node, h5py.Dataset) and node.shape == () and h5py.check_string_dtype(node.dtype) is not None
-    return text(node[()]).lower() if is_text else ""
+    if not isinstance(node, h5py.Dataset) or node.shape != () or h5py.check_string_dtype(node.dtype) is None:
+        return ""
+    return text(node[()]).lower()
 
 
 def _span(group: h5py.Group, path: object) -> float | None:
@@ -145,6 +146,7 @@ def _span(group: h5py.Group, path: object) -> float | None:
 
 def _timestamps(group: h5py.Group, path: object, n_frames: int) -> np.ndarray | None:
     times, offset = (small_array(group, name, path) for name in ("timestamps", "start_time_offset"))
+    times = None if times is None else np.atleast_1d(times)
     if times is None or times.shape != (n_frames,) or not np.all(np.diff(times) > 0) or not np.isfinite(times).all():
         return None
     return times + (float(offset) if offset is not None and offset.size == 1 and np.isfinite(offset) else 0.0)
