@@ -35,7 +35,15 @@ def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, f
     tissue = np.maximum(speckle - np.where(rng.random(shape) < 1 / 3, rng.uniform(0, 15, shape), 0), -60)
     haze = np.clip(rng.normal(-35, 4, shape), -60, 0)
     std = rng.gamma(2.0, 0.6, shape).astype(np.float32) if with_std else None
-    source = Source("DOE^JANE 1950-01-01.h5", "ab" * 32, "Doe/cine", "HDF5 dataset", "8-bit", ("Doe.",), first_frame)
+    source = Source(
+        "QUILLFEATHER^ZOE 1950-01-01.h5",
+        "ab" * 32,
+        "Quillfeather/cine",
+        "HDF5 dataset",
+        "8-bit",
+        ("Zoe.",),
+        first_frame,
+    )
     cine = Cine(speckle, geometry, 60.0, 0.02 * np.arange(shape[0]) if times else None, source)
     result = DehazeResult(cine, tissue.astype(np.float32), haze.astype(np.float32), std, dict(SETTINGS))
     write_result(path, result)
