@@ -1,0 +1,208 @@
+"""Axis orders, colour, odd types, MATLAB's files, I/Q in two datasets, channel data by name."""
+
+import h5py
+import numpy as np
+import pytest
+from _scans import fan_frames, write
+
+import usdehaze as ud
+from usdehaze.errors import InputError
+from usdehaze.io.layouts import axes as rules
+from usdehaze.io.layouts.found import BlockReader
+
+
+def still(n_frames=12, height=64, width=48, seed=0):
+    """``(T, H, W)`` uint8: the same speckle in every frame, with a little noise of its own."""
+    rng = np.random.default_rng(seed)
+    speckle = np.abs(rng.normal(size=(height, width))) * 60 + rng.normal(size=(n_frames, height, width)) * 3 + 20
+    return np.clip(speckle, 0, 255).astype(np.uint8)
+
+
+def expected(frames):
+    return (frames.astype(float) / 255 - 1) * 60
+
+
+@pytest.mark.parametrize("order", ["THW", "HWT", "THWC", "TCHW"])
+@pytest.mark.parametrize("n_frames", [12, 5])
+def test_the_frames_are_found_whichever_axis_they_lie_along(tmp_path, order, n_frames):
+    frames = still(n_frames)
+    axes = {"T": 0, "H": 1, "W": 2, "C": 3}
+    stored = np.repeat(frames[..., None], 3, axis=3) if "C" in order else frames
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored.transpose([axes[letter] for letter in order])}))
+    assert np.abs(cine.frames - expected(frames)).max() < 1e-4
+    assert any(f"Axes taken as {order}" in s for s in cine.source.assumptions) == (order != "THW")
+
+
+def test_a_colour_still_is_one_frame_of_its_luma(tmp_path):
+    rgb = np.zeros((40, 30, 3), np.uint8)
+    rgb[:20], rgb[20:, :, 1] = 200, 100
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": rgb}))
+    assert cine.frames.shape == (1, 40, 30)
+    assert cine.frames[0, 0, 0] == pytest.approx((200 / 255 - 1) * 60, abs=1e-3)  # grey stays what it is
+    assert cine.frames[0, 39, 0] == pytest.approx((round(0.587 * 100) / 255 - 1) * 60, abs=1e-3)
+    assert "Colour channels taken together as their luma." in cine.source.assumptions
+
+
+def test_axes_that_are_asked_for_are_obeyed(tmp_path):
+    frames = still(3, 24, 20)
+    path = write(tmp_path / "a.h5", {"x": frames.transpose(0, 2, 1)})
+    assert np.abs(ud.open_cine(path, axes="twh").frames - expected(frames)).max() < 1e-4
+    assert not any("Axes" in s for s in ud.open_cine(path, axes="TWH").source.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ("TH", "each of H and W once"),
+        ("THWX", "each of H and W once"),
+        ("HHW", "each of H and W once"),
+        ("HW", "a letter for each axis"),
+        ("CHW", "make 5 colour channels; expected 1, 3 or 4"),
+    ],
+)
+def test_axes_that_do_not_fit_are_refused(tmp_path, axes, message):
+    with pytest.raises(InputError, match=message):
+        ud.open_cine(write(tmp_path / "a.h5", {"x": still(5)}), axes=axes)
+
+
+@pytest.mark.parametrize("dtype", [">u2", ">f4", "<f2", ">f8", ">i4"])
+def test_byte_order_and_half_floats_make_no_difference(tmp_path, dtype):
+    frames = still(2)
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": frames.astype(dtype)}), units="grey")
+    assert np.abs(cine.frames - expected(frames)).max() < 1e-3
+
+
+def test_big_endian_complex_compounds_are_iq(tmp_path):
+    rng = np.random.default_rng(0)
+    stored = np.empty((2, 32, 32), dtype=[("real", ">f8"), ("imag", ">f8")])
+    stored["real"], stored["imag"] = rng.normal(size=(2, 2, 32, 32))
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    envelope = np.hypot(stored["real"], stored["imag"])
+    assert np.abs(cine.frames - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
+
+
+def matlab(path, variables, cells=()):
+    """A v7.3 MAT-file: header block, axes the other way round, a class for every array."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, array in variables.items():
+            compound = np.iscomplexobj(array)
+            stored = array
+            if compound:
+                stored = np.empty(array.shape, dtype=[("real", "f8"), ("imag", "f8")])
+                stored["real"], stored["imag"] = array.real, array.imag
+            file[name] = np.ascontiguousarray(stored.T)
+            file[name].attrs["MATLAB_class"] = np.bytes_("double" if compound else array.dtype.name)
+        for name, arrays in cells:
+            references = np.empty((len(arrays), 1), dtype=h5py.ref_dtype)
+            for index, array in enumerate(arrays):
+                file[f"#refs#/{index:c<3}"] = np.ascontiguousarray(array.T)
+                file[f"#refs#/{index:c<3}"].attrs["MATLAB_class"] = np.bytes_(array.dtype.name)
+                references[index] = file[f"#refs#/{index:c<3}"].ref
+            file[name] = references
+            file[name].attrs["MATLAB_class"] = np.bytes_("cell")
+    with open(path, "r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+@pytest.mark.parametrize("n_frames", [1, 12])
+def test_matlab_counts_its_axes_the_other_way_round(tmp_path, n_frames):
+    frames = still(n_frames)
+    path = matlab(tmp_path / "a.mat", {"cine": frames.transpose(1, 2, 0), "name": np.frombuffer(b"x" * 9, np.uint8)})
+    cine = ud.open_cine(path)
+    assert np.abs(cine.frames - expected(frames)).max() < 1e-4
+    assert any("as MATLAB stores them" in s for s in cine.source.assumptions)
+
+
+def test_complex_frames_of_matlab_are_iq(tmp_path):
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(48, 40)) + 1j * rng.normal(size=(48, 40))
+    iq = base[..., None] * np.linspace(1, 1.2, 10)
+    cine = ud.open_cine(matlab(tmp_path / "a.mat", {"iq": iq}))
+    envelope = np.abs(iq).transpose(2, 0, 1)
+    assert cine.source.units == "I/Q"
+    assert np.abs(cine.frames - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
+
+
+def test_a_cell_array_of_frames_is_a_cine(tmp_path):
+    frames = still(4, 30, 22)
+    cine = ud.open_cine(matlab(tmp_path / "a.mat", {}, cells=[("frames", list(frames))]))
+    assert cine.source.layout == "MATLAB cell array" and cine.source.dataset == "frames"
+    assert np.abs(cine.frames - expected(frames)).max() < 1e-4
+
+
+def test_a_cell_of_another_shape_is_named(tmp_path):
+    frames = still(3, 30, 22)
+    path = matlab(tmp_path / "a.mat", {}, cells=[("frames", [frames[0], frames[1][:20], frames[2]])])
+    with pytest.raises(InputError, match=r"cell 1 of 'frames' is \(20, 22\) uint8; expected \(30, 22\) uint8"):
+        ud.open_cine(path)
+
+
+def test_logical_masks_and_text_of_matlab_are_no_frames(tmp_path):
+    path = matlab(tmp_path / "a.mat", {"bmode": still(1)[0], "mask": still(1)[0], "note": still(1, 20, 20)[0]})
+    with h5py.File(path, "r+") as file:
+        file["mask"].attrs["MATLAB_class"] = np.bytes_("logical")
+        file["note"].attrs["MATLAB_class"] = np.bytes_("char")
+    assert ud.open_cine(path).source.dataset == "bmode"
+
+
+@pytest.mark.parametrize("names", [("real", "imag"), ("Idata", "Qdata"), ("I", "Q")])
+def test_a_real_and_an_imaginary_dataset_are_iq_together(tmp_path, names):
+    rng = np.random.default_rng(0)
+    real, imaginary = rng.normal(size=(2, 3, 32, 40)).astype(np.float32)
+    cine = ud.open_cine(write(tmp_path / "a.h5", {f"g/{names[0]}": real, f"g/{names[1]}": imaginary}))
+    envelope = np.hypot(real, imaginary)
+    assert np.abs(cine.frames - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
+    assert cine.source.layout == "I/Q in two datasets"
+
+
+def test_cubdl_keeps_its_beamformed_iq_lines_first_beside_channel_data(tmp_path):
+    rng = np.random.default_rng(0)
+    real, imaginary = rng.normal(size=(2, 64, 40)).astype(np.float32)
+    data = {"beamformed_Idata": real.T, "beamformed_Qdata": imaginary.T, "channel_data": np.zeros((9, 64, 200))}
+    cine = ud.open_cine(write(tmp_path / "a.hdf5", data))
+    envelope = np.hypot(real, imaginary)
+    assert np.abs(cine.frames[0] - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
+    assert "Axes taken as lines before depth, as in CUBDL's files." in cine.source.assumptions
+
+
+CHANNEL_DATA = {
+    "CUBDL": {"channel_data": np.zeros((9, 64, 200), np.float32), "angles": np.zeros(9)},
+    "PyBF": {"data/rf_data/frame_1/shot_1": np.zeros((64, 200), np.int16)},
+    "PICMUS": {
+        "US/US_DATASET0000/data/real": np.zeros((9, 64, 200), np.float32),
+        "US/US_DATASET0000/data/imag": np.zeros((9, 64, 200), np.float32),
+        "US/US_DATASET0000/probe_geometry": np.zeros((3, 64), np.float32),
+        "US/US_DATASET0000/angles": np.zeros(9, np.float32),
+    },
+}
+
+
+@pytest.mark.parametrize("layout", CHANNEL_DATA)
+def test_channel_data_are_recognised_and_refused_with_advice(tmp_path, layout):
+    with pytest.raises(InputError, match=rf"holds channel data \({layout}\); expected .*; beamform it first"):
+        ud.open_cine(write(tmp_path / "a.hdf5", CHANNEL_DATA[layout]))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("chunks", [None, (7, 5, 3), (1, 40, 30), (60, 40, 30)])
+def test_a_block_reader_gives_every_index_once_whatever_the_chunks(tmp_path, monkeypatch, axis, chunks):
+    monkeypatch.setattr("usdehaze.io.layouts.found.BLOCK_BYTES", 20_000)
+    stored = np.arange(60 * 40 * 30, dtype=np.int32).reshape(60, 40, 30)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("x", data=stored, chunks=chunks)
+        reader = BlockReader(dataset, axis)
+        for index in range(stored.shape[axis]):
+            assert np.array_equal(reader(index), stored.take(index, axis))
+            assert reader.block.nbytes <= max(20_000, stored[0].nbytes)
+
+
+def test_a_dataset_that_changes_more_along_time_than_along_depth_is_still_frames_first(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (40, 30, 20)).astype(np.uint8)
+    with h5py.File(write(tmp_path / "a.h5", {"x": noise}), "r") as file:
+        assert rules.find_axes(file["x"])[0] == {"T": 0, "H": 1, "W": 2}
+
+
+def test_fans_of_noise_keep_their_usual_order(tmp_path):
+    with h5py.File(write(tmp_path / "a.h5", {"x": fan_frames(40)}), "r") as file:
+        assert rules.find_axes(file["x"])[0]["T"] == 0
