@@ -1,4 +1,4 @@
-"""The progress bar of long work: frames, frames/s and time left, on stderr, and only where that is a terminal."""
+"""Progress bars of long work: how far, how fast and time left, on stderr, and only where that is a terminal."""
 
 from __future__ import annotations
 
@@ -30,3 +30,19 @@ def frame_progress(label: str, n_frames: int, quiet: bool) -> Iterator[Callable[
             bar.update(done - bar.pos, current_item=done)
 
         yield update
+
+
+@contextmanager
+def step_progress(label: str, n_steps: int, quiet: bool) -> Iterator[Callable[[int, float], None] | None]:
+    """Yields a callback ``(steps done, loss)`` for a training run, or None where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+
+    def tell(loss: float | None) -> str:
+        return f"loss {loss:.4f}" if loss is not None else ""
+
+    with click.progressbar(
+        length=n_steps, label=label, file=sys.stderr, show_pos=True, show_eta=True, item_show_func=tell
+    ) as bar:
+        yield lambda step, loss: bar.update(step - bar.pos, current_item=loss)

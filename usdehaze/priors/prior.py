@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from usdehaze.errors import InputError
@@ -119,15 +119,28 @@ class Prior(nn.Module):
         return self.data_variance / total, sigma * self.card["data_std"] * total.rsqrt()
 
     def save(self, path: Path) -> None:
-        """Writes ``path`` (safetensors) and the card beside it (``path`` with suffix ``.json``)."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Writes ``path`` (safetensors) and the card beside it (``path`` with suffix ``.json``).
+
+        Raises:
+            InputError: they cannot be written.
+        """
         # Half precision on disk: the rounding is far below what 0.01 dB of the denoiser needs, at half the size.
         weights = {k: v.detach().cpu().half().contiguous() for k, v in self.network.state_dict().items()}
-        save_file(weights, str(path))
-        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        data = save(weights)
+        self.sha256 = hashlib.sha256(data).hexdigest()
         network = {"kind": type(self.network).__name__, **self.network.config}  # type: ignore[dict-item]
         card = {"format": FORMAT, **self.card, "network": network, "sha256": self.sha256}
-        path.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for target, content in (
+                (path, data),
+                (path.with_suffix(".json"), (json.dumps(card, indent=1) + "\n").encode()),
+            ):
+                part = target.with_name(f".{target.name}.new")
+                part.write_bytes(content)
+                part.replace(target)
+        except OSError as error:
+            raise InputError(path, f"cannot be written ({error.strerror})") from error
 
     @staticmethod
     def load(which: str | Path, kind: str) -> Prior:

@@ -1,265 +1,247 @@
-"""Training of a prior on simulated frames: ``python -m usdehaze.priors.train tissue --out runs/tissue``."""
+"""Training of a prior: the loop, its settings, and the card that tells what was done."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 
-from usdehaze.priors.prior import Prior
-from usdehaze.priors.unet import FastUNet
-from usdehaze.simulate import training_frames
+from usdehaze.errors import UsdehazeError
+from usdehaze.priors.checkpoint import State, load_checkpoint, save_checkpoint
+from usdehaze.priors.data import FrameSource, noise_generator
+from usdehaze.priors.objective import SIGMA_RANGE, Objective, draw_sigmas, held_out_loss, objective_on
+from usdehaze.priors.prior import NETWORKS, Prior
 
-NOT_FOR = (
-    "Not a medical device; not for diagnosis. Learned from simulated echoes alone (hearts, layers, cysts, vessels), "
-    "never from patients: structures unlike these may be taken for haze. Not for colour Doppler, M-mode or contrast."
-)
-SIGMA_MIN, SIGMA_MAX = 0.01, 10.0
-
-
-def draw_sigmas(batch: int, generator: torch.Generator) -> Tensor:
-    """Noise levels ``(batch, 1, 1, 1)``: log-normal where structure is decided, one in four log-uniform over all."""
-    device = generator.device
-    bulk = math.log(0.35) + 1.3 * torch.randn(batch, generator=generator, device=device)
-    low, high = math.log(SIGMA_MIN), math.log(SIGMA_MAX)
-    even = low + (high - low) * torch.rand(batch, generator=generator, device=device)
-    pick = torch.rand(batch, generator=generator, device=device) < 0.25
-    return torch.where(pick, even, bulk.clamp(low, high)).exp().reshape(-1, 1, 1, 1)
+BETAS = {"denoiser": (0.9, 0.99), "score": (0.9, 0.999)}  # of Adam; the paper's for the score
+WARM_UP, COOLDOWN = 200, 0.3  # steps over which the learning rate rises; share of the run over which it falls to zero
+HELD_OUT_SIGMAS = (0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_SCOPE = "Not a medical device; not for diagnosis. Not for colour Doppler, M-mode or contrast."
+NOT_FOR = {
+    True: f"{_SCOPE} Learned from simulated echoes alone (hearts, layers, cysts, vessels), never from patients: "
+    "structures unlike these may be taken for haze.",
+    False: f"{_SCOPE} Structures unlike those of the scans it learned from may be taken for haze.",
+}
 
 
-class FramePool:
-    """Simulated frames to draw batches from; a few are replaced by fresh ones at every draw.
+@dataclass(frozen=True)
+class Recipe:
+    """What makes a trained prior, apart from its data.
 
-    Simulating costs about as much as a training step, so each frame is used about ``batch / refresh`` times, each
-    time with other noise and mirrored or not.
+    Attributes:
+        kind: "tissue" or "haze".
+        network: name in ``NETWORKS``.
+        config: arguments of the network, its own defaults where left out.
+        parametrisation: "denoiser" or "score", see `Prior`.
+        grid: depth and angle.
+        steps: optimiser steps. The learning rate rises over the first 200 and falls to zero over the last 30 %.
+        batch: frames a step, of each process.
+        lr: learning rate of Adam.
+        seed: of weights, frames and noise.
+        precision: "fp32", "bf16" or "fp16" (autocast).
     """
 
-    def __init__(self, kind: str, size: int, refresh: int, generator: torch.Generator, shape: tuple[int, int]) -> None:
-        self.kind, self.refresh, self.generator, self.shape = kind, refresh, generator, shape
-        chunk = 32
-        self.frames = torch.cat([self._fresh(min(chunk, size - i)) for i in range(0, size, chunk)])
-        self.next = 0
+    kind: str
+    network: str = "FastUNet"
+    config: dict[str, Any] = field(default_factory=dict)
+    parametrisation: str = "denoiser"
+    grid: tuple[int, int] = (128, 128)
+    steps: int = 8000
+    batch: int = 16
+    lr: float = 1e-3
+    seed: int = 0
+    precision: str = "fp32"
 
-    def _fresh(self, n: int) -> Tensor:
-        return training_frames(self.kind, n, self.generator, *self.shape)
-
-    def draw(self, batch: int) -> Tensor:
-        """``(batch, 1, depth, angle)`` in [0, 1]."""
-        if self.refresh:
-            at = [(self.next + i) % len(self.frames) for i in range(self.refresh)]
-            self.frames[at] = self._fresh(self.refresh)
-            self.next = (self.next + self.refresh) % len(self.frames)
-        device = self.generator.device
-        out = self.frames[torch.randint(len(self.frames), (batch,), generator=self.generator, device=device)]
-        flip = torch.rand(batch, 1, 1, 1, generator=self.generator, device=device) < 0.5
-        return torch.where(flip, out.flip(-1), out)
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        return self.lr * min(1.0, (step + 1) / WARM_UP, (self.steps - step) / max(1, round(COOLDOWN * self.steps)))
 
 
-def held_out_loss(prior: Prior, frames: Tensor, sigmas: tuple[float, ...], seed: int = 7) -> list[float]:
-    """Mean squared error of the denoiser over ``sigma`` squared-error of doing nothing, one value per noise level."""
-    generator = torch.Generator(device=frames.device).manual_seed(seed)
-    out = []
-    with torch.inference_mode():
-        for sigma in sigmas:
-            noise = torch.randn(frames.shape, generator=generator, device=frames.device)
-            error = [
-                (prior(x + sigma * z, sigma) - x).square().mean()
-                for x, z in zip(frames.split(8), noise.split(8), strict=True)
-            ]
-            out.append(float(torch.stack(error).mean()) / sigma**2)
-    return out
+@dataclass(frozen=True)
+class Told:
+    """What `train` tells after a step: its number, its loss, the held-out loss where it was taken, and the time."""
+
+    step: int
+    loss: float
+    seconds: float
+    held_out: float | None = None
 
 
 def train(
-    kind: str,
+    recipe: Recipe,
+    source: FrameSource,
     out: Path,
+    checkpoint: Path,
     *,
-    steps: int = 8000,
-    cooldown: int = 2500,
-    batch: int = 16,
-    lr: float = 1e-3,
-    pool: int = 1024,
-    refresh: int = 4,
-    seed: int = 0,
-    device: str = "cpu",
-    precision: str = "fp32",
-    minutes: float = math.inf,
-    shape: tuple[int, int] = (128, 128),
+    device: str | torch.device = "cpu",
+    begin_with: Prior | None = None,
     every: int = 250,
-    log: Callable[[str], None] = print,
-    clock: Callable[[float], None] | None = None,
-) -> Path:
-    """Trains a prior by denoising score matching and writes it, with checkpoints to go on from.
+    tell: Callable[[Told], None] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    command: str = "",
+) -> Prior | None:
+    """Trains a prior and writes it, going on from its checkpoint where there is one.
 
-    The learning rate rises over 200 steps, stays, and falls to zero over the last ``cooldown`` steps; a run whose
-    time is up (``minutes``) writes what it has.
+    Where ``torch.distributed`` is initialised, the processes train together: each draws batches of its own, gradients
+    are averaged, and the first one writes. A run goes on exactly as if it had never been interrupted.
 
     Args:
-        kind: "tissue" or "haze".
-        out: folder for ``checkpoint.safetensors`` and the finished ``<kind>.safetensors`` + ``<kind>.json``.
-        steps, cooldown, batch, lr: optimisation (Adam, weights averaged with a window of about 1000 steps).
-        pool, refresh: see :class:`FramePool`.
-        seed: of simulator and noise.
-        precision: "fp32" or "bf16" (autocast).
-        shape: depth and angle of the polar grid.
-        every: steps between checkpoints.
-        clock: called with the seconds that each step took.
+        recipe, source: what to train on what.
+        out: where the weights go (``.safetensors``); the card goes beside them.
+        checkpoint: file to keep the run in, every ``every`` steps and when it is stopped.
+        device: "cpu", "cuda" or "cuda:N".
+        begin_with: prior to fine-tune; its mean and deviation are kept, since its network knows frames by them.
+        tell: called after each step.
+        stop: asked after each step whether to end early.
+        command: for the card.
 
     Returns:
-        Path of the finished weights.
+        The prior with averaged weights, or None where the run was stopped before its last step.
+
+    Raises:
+        InputError: a checkpoint of other settings, or a file that cannot be written.
+        UsdehazeError: the loss is not finite.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(seed)
-    generator = torch.Generator(device=device).manual_seed(seed)
-    test = training_frames(kind, 32, torch.Generator(device=device).manual_seed(2_000_000_000), *shape)
-    sample = training_frames(kind, 128, torch.Generator(device=device).manual_seed(1_999_999_999), *shape)
-    card = {
-        "name": f"{kind}-simulated", "kind": kind, "data_mean": float(sample.mean()), "data_std": float(sample.std()),
-        "sigma_min": SIGMA_MIN, "sigma_max": SIGMA_MAX, "grid": list(shape),
-        "training_data": "usdehaze.simulate (no patient data)", "not_for": NOT_FOR,
-    }  # fmt: skip
-    prior = Prior(FastUNet(), card).to(device)
-    network = prior.network
-    average = {k: v.detach().clone() for k, v in network.state_dict().items()}
-    optimiser = torch.optim.Adam(network.parameters(), lr=lr, betas=(0.9, 0.99))
-    checkpoint, step, spent = out / "checkpoint.safetensors", 0, 0.0
+    device = torch.device(device)
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    prior = _new_prior(recipe, source, begin_with).to(device)
+    network, loss_of = prior.network, _shared(Objective(prior), device, world)
+    state = State(
+        network,
+        {k: v.detach().clone() for k, v in network.state_dict().items()},
+        torch.optim.Adam(network.parameters(), recipe.lr, BETAS[recipe.parametrisation]),
+        torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16"),
+    )
+    settings = {**asdict(recipe), "grid": list(recipe.grid), "data": source.fingerprint, "processes": world}
+    settings |= {"config": network.config, "from": begin_with.sha256 if begin_with else None}
+    del settings["steps"]  # a run may be made longer
     if checkpoint.exists():
-        step, spent = _restore(checkpoint, network, average, optimiser)
-        generator.manual_seed(seed + step)  # frames and noise that this run has not seen
-        log(f"going on from step {step}")
-    frames = FramePool(kind, pool, refresh, generator, shape)
-    began, logged, losses = time.monotonic(), time.monotonic(), []
-    first = step
-    while step < steps and time.monotonic() - began < 60 * minutes:
-        rate = lr * min(1.0, (step + 1) / 200, max(0.0, (steps - step) / max(cooldown, 1)))
-        for group in optimiser.param_groups:
-            group["lr"] = rate
-        started = time.monotonic()
-        x0 = frames.draw(batch)
-        sigma = draw_sigmas(batch, generator)
-        x = x0 + sigma * torch.randn(x0.shape, generator=generator, device=device)
-        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16"):
-            prediction = prior.predict(x, sigma)
-        loss = (prediction.float() - prior.network_target(x0, x, sigma)).square().mean()
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
-        step += 1
-        keep = min(0.999, (1 + step) / (10 + step))
-        with torch.no_grad():
-            for k, v in network.state_dict().items():
-                average[k].lerp_(v, 1 - keep)
-        losses.append(float(loss.detach()))
-        if clock:
-            clock(time.monotonic() - started)
-        if not math.isfinite(losses[-1]):
-            raise FloatingPointError(f"training loss is {losses[-1]} at step {step}")
-        if step % every == 0:
-            _keep(checkpoint, network, average, optimiser, step, spent + time.monotonic() - began)
-            speed = (time.monotonic() - logged) / every
-            logged = time.monotonic()
-            log(
-                f"{kind} step {step}/{steps} loss {sum(losses) / len(losses):.4f} "
-                f"{speed:.2f} s/step, {(steps - step) * speed / 60:.0f} min left"
-            )
-            losses.clear()
-    _keep(checkpoint, network, average, optimiser, step, spent + time.monotonic() - began)
-    final = Prior(FastUNet(), card).to(device)
-    final.network.load_state_dict(average)
-    sigmas = (0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
-    card["held_out"] = dict(
-        zip(map(str, sigmas), (round(v, 5) for v in held_out_loss(final, test, sigmas)), strict=True)
-    )
-    card["training"] = {
-        "command": f"python -m usdehaze.priors.train {kind} --steps {steps} --cooldown {cooldown} --batch {batch} "
-        f"--lr {lr:g} --pool {pool} --refresh {refresh} --seed {seed} --device {device} --precision {precision}",
-        "steps": step, "frames": step * batch, "hours": round((spent + time.monotonic() - began) / 3600, 3),
-        "hardware": _hardware(device), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+        load_checkpoint(checkpoint, state, settings)
+    held_out = source.held_out.to(device)
+    stopped = _any(stop(), device)
+    while state.step < recipe.steps and not stopped:
+        began = time.monotonic()
+        x0 = source.draw(recipe.batch, recipe.seed, rank, state.step, device)
+        generator = noise_generator(recipe.seed, rank, state.step, device)
+        sigma = draw_sigmas(recipe.parametrisation, recipe.batch, generator)
+        z = torch.randn(x0.shape, generator=generator, device=device)
+        loss = _step(state, recipe, loss_of, (x0, sigma, z))
+        stopped = _any(stop(), device)
+        state.spent_s += time.monotonic() - began
+        told = Told(state.step, loss, time.monotonic() - began)
+        if state.step % every == 0 or state.step == recipe.steps or stopped:
+            with _averaged(state):
+                told = Told(state.step, loss, told.seconds, objective_on(prior, held_out))
+            if rank == 0:
+                save_checkpoint(checkpoint, state, settings)
+        if tell:
+            tell(told)
+    if state.step < recipe.steps:
+        return None
+    network.load_state_dict(state.average)
+    prior.card |= _account(recipe, state, prior, held_out, world, command)
+    if rank == 0:
+        prior.save(out)
+    return prior.eval().requires_grad_(False)
+
+
+def _new_prior(recipe: Recipe, source: FrameSource, begin_with: Prior | None) -> Prior:
+    torch.manual_seed(recipe.seed)
+    network = NETWORKS[recipe.network](**recipe.config)
+    sample = source.sample
+    low, high = SIGMA_RANGE[recipe.parametrisation]
+    card: dict[str, Any] = {
+        "name": f"{recipe.kind}-{'simulated' if source.simulated else 'scans'}-{recipe.network.lower()}",
+        "kind": recipe.kind, "parametrisation": recipe.parametrisation,
+        "data_mean": float(sample.mean()), "data_std": float(sample.std()),
+        "sigma_min": low, "sigma_max": high, "grid": list(recipe.grid),
+        "training_data": source.description, "not_for": NOT_FOR[source.simulated],
     }  # fmt: skip
-    path = out / f"{kind}.safetensors"
-    final.save(path)
-    log(f"{kind}: {step - first} steps, held out {json.dumps(card['held_out'])}")
-    return path
+    if begin_with:
+        network.load_state_dict(begin_with.network.state_dict())
+        card |= {key: begin_with.card[key] for key in ("data_mean", "data_std")}
+        card["fine_tuned_from"] = begin_with.name
+    return Prior(network, card)
 
 
-def _hardware(device: str) -> str:
-    if torch.device(device).type == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{torch.get_num_threads()} of {os.cpu_count()} CPU cores ({platform.machine()})"
+def _shared(objective: Objective, device: torch.device, world: int) -> nn.Module:
+    """The objective, its gradients averaged over processes where there are several."""
+    if world == 1:
+        return objective
+    ids = [device.index] if device.type == "cuda" else None
+    return nn.parallel.DistributedDataParallel(objective, device_ids=ids)
 
 
-def _keep(
-    path: Path,
-    network: torch.nn.Module,
-    average: dict[str, Tensor],
-    optimiser: torch.optim.Adam,
-    step: int,
-    spent: float,
-) -> None:
-    """Writes a checkpoint beside the old one and moves it into place, so that a kill leaves one or the other."""
-    tensors = {f"net.{k}": v for k, v in network.state_dict().items()} | {f"ema.{k}": v for k, v in average.items()}
-    for i, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"adam.{i}.{k}": v for k, v in state.items()}
-    fresh = path.with_suffix(".tmp")
-    save_file(
-        {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
-        str(fresh),
-        {"step": str(step), "spent": str(spent)},
-    )
-    fresh.replace(path)
+def _any(flag: bool, device: torch.device) -> bool:
+    """Whether the flag is up in any process: all must leave the loop at the same step."""
+    if not dist.is_initialized():
+        return flag
+    flags = torch.tensor(float(flag), device=device)
+    dist.all_reduce(flags)
+    return bool(flags > 0)
 
 
-def _restore(
-    path: Path, network: torch.nn.Module, average: dict[str, Tensor], optimiser: torch.optim.Adam
-) -> tuple[int, float]:
-    from safetensors import safe_open
-
-    tensors = load_file(str(path))
-    with safe_open(str(path), "pt") as f:
-        meta = f.metadata()
-    network.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
-    for k, v in average.items():
-        v.copy_(tensors[f"ema.{k}"])
-    state: dict[int, dict[str, Tensor]] = {}
-    for k, v in tensors.items():
-        if k.startswith("adam."):
-            _, i, name = k.split(".")
-            state.setdefault(int(i), {})[name] = v
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-    return int(meta["step"]), float(meta["spent"])
-
-
-def main() -> None:
-    """Command line of the training loop."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("tissue", "haze"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=8000)
-    parser.add_argument("--cooldown", type=int, default=2500)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--pool", type=int, default=1024)
-    parser.add_argument("--refresh", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--minutes", type=float, default=math.inf)
-    parser.add_argument("--threads", type=int)
-    args = vars(parser.parse_args())
-    if threads := args.pop("threads"):
-        torch.set_num_threads(threads)
-    train(args.pop("kind"), args.pop("out"), **args, log=lambda line: print(line, flush=True))
+def _step(state: State, recipe: Recipe, loss_of: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> float:
+    """One step of the optimiser and of the average; returns the loss."""
+    rate = recipe.rate(state.step)
+    for group in state.optimiser.param_groups:
+        group["lr"] = rate
+    dtype = DTYPES.get(recipe.precision)
+    with torch.autocast(batch[0].device.type, dtype) if dtype else nullcontext():
+        loss = loss_of(*batch)
+    state.optimiser.zero_grad(set_to_none=True)
+    state.scaler.scale(loss).backward()
+    state.scaler.unscale_(state.optimiser)
+    nn.utils.clip_grad_norm_(state.network.parameters(), 1.0)
+    state.scaler.step(state.optimiser)
+    state.scaler.update()
+    state.step += 1
+    keep = min(0.999, (1 + state.step) / (10 + state.step))  # a window of 1000 steps, less in the beginning
+    with torch.no_grad():
+        for name, value in state.network.state_dict().items():
+            state.average[name].lerp_(value, 1 - keep)
+    if not math.isfinite(value := float(loss.detach())):
+        advice = "a smaller --lr" if recipe.precision == "fp32" else "a smaller --lr or --precision fp32"
+        raise UsdehazeError(f"training broke down: the loss is {value} at step {state.step}; try {advice}")
+    return value
 
 
-if __name__ == "__main__":
-    main()
+@contextmanager
+def _averaged(state: State) -> Iterator[None]:
+    """Inside, the network has the averaged weights."""
+    weights = {k: v.detach().clone() for k, v in state.network.state_dict().items()}
+    state.network.load_state_dict(state.average)
+    try:
+        yield
+    finally:
+        state.network.load_state_dict(weights)
+
+
+def _account(recipe: Recipe, state: State, prior: Prior, held_out: Tensor, world: int, command: str) -> dict[str, Any]:
+    """What the card says of the training and its result."""
+    losses = held_out_loss(prior, held_out, HELD_OUT_SIGMAS)
+    device = held_out.device
+    return {
+        "held_out": {f"{s:g}": round(v, 5) for s, v in zip(HELD_OUT_SIGMAS, losses, strict=True)},
+        "training": {
+            "command": command, "steps": state.step, "frames": state.step * recipe.batch * world,
+            "hours": round(state.spent_s / 3600, 3), "hardware": _hardware(device, world),
+            "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+        },
+    }  # fmt: skip
+
+
+def _hardware(device: torch.device, world: int) -> str:
+    if device.type == "cuda":
+        return f"{world} x {torch.cuda.get_device_name(device)}"
+    return f"{world * torch.get_num_threads()} of {os.cpu_count()} CPU cores ({platform.machine()})"

@@ -1,0 +1,263 @@
+"""``usdehaze train``: a prior from simulated frames, or from one's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from usdehaze.cli.group import INTERRUPTED, Settings, common_options, settings_of
+from usdehaze.cli.options import SEED, Device, Number, reading_options
+from usdehaze.cli.progress import step_progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from usdehaze.priors.data import FrameSource
+    from usdehaze.priors.prior import Prior
+    from usdehaze.priors.train import Recipe, Told
+
+NETWORKS = {"fast-unet": "FastUNet", "ncsnv2": "NCSNv2"}
+DEFAULTS: dict[str, dict[str, Any]] = {  # of each network; for NCSNv2 the paper's
+    "FastUNet": {"parametrisation": "denoiser", "grid": (128, 128), "steps": 8000, "batch": 16, "lr": 1e-3},
+    "NCSNv2": {"parametrisation": "score", "grid": (64, 64), "steps": 8000, "batch": 8, "lr": 5e-4},
+}
+SIMULATED = "simulated"
+
+
+class Grid(click.ParamType):
+    """``DEPTHxANGLE``: two positive numbers."""
+
+    name = "depthxangle"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        match = re.fullmatch(r"(\d{1,4})x(\d{1,4})", str(value), re.ASCII)
+        if match is None or min(map(int, match.groups())) < 8:
+            self.fail(f"{value!r} is not a grid such as 128x128, of 8x8 or more", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["tissue", "haze"]))
+@click.argument("data", nargs=-1, metavar="[DATA...]")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRIOR", help="PRIOR.safetensors.")
+@click.option("--network", type=click.Choice(list(NETWORKS)), help="fast-unet by default.")
+@click.option("--parametrisation", type=click.Choice(["denoiser", "score"]), help="What it learns; the network's own.")
+@click.option("--from-prior", metavar="P", help="Fine-tune this prior: a file, or the name of a shipped one.")
+@click.option("--steps", type=click.IntRange(1, 10**8), help="Optimiser steps; 8000 by default.")
+@click.option("--batch", type=click.IntRange(1, 10**5), help="Frames a step, of each process.")
+@click.option("--lr", type=Number(1e-8, 1), metavar="RATE", help="Learning rate of Adam.")
+@click.option("--grid", type=Grid(), metavar="DEPTHxANGLE", help="Grid of the frames.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of weights, frames and noise.")
+@click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N")
+@click.option("--precision", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
+@click.option("--pool", type=click.IntRange(1, 10**6), default=1024, show_default=True, help="Simulated frames kept.")
+@click.option("--fresh", type=click.IntRange(1, 10**4), default=4, show_default=True, help="New ones at every step.")
+@click.option(
+    "--checkpoint-every", type=click.IntRange(1, 10**8), default=250, show_default=True, metavar="STEPS",
+    help="Steps between checkpoints.",
+)  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace a prior that exists.")
+@reading_options
+@common_options
+@click.pass_context
+def train(ctx: click.Context, kind: str, data: tuple[str, ...], out: Path, overwrite: bool, **options: Any) -> None:
+    """Trains a prior: what TISSUE or HAZE alone looks like.
+
+    DATA are scans or folders of scans with nothing but that in them; without any, or with the word "simulated", frames
+    are simulated. A run that was interrupted goes on from its last checkpoint, in PRIOR.run, when started again. On
+    several GPUs: torchrun --nproc-per-node N -m usdehaze train ...
+    """
+    if out.suffix != ".safetensors":
+        raise click.BadParameter(f"{out} must end in .safetensors", ctx, param_hint="'-o'")
+    if SIMULATED in data and len(data) > 1:
+        raise click.UsageError(f"frames are either {SIMULATED} or from scans")
+    reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
+    with _processes() as rank:
+        finished = _Run(kind, out, overwrite, options, settings_of(ctx), rank).go(data, reading)
+    if not finished:
+        ctx.exit(INTERRUPTED)
+
+
+class _Run:
+    """One run, in one of the processes that train together; the first one (rank 0) writes and speaks."""
+
+    def __init__(self, kind: str, out: Path, overwrite: bool, options: dict[str, Any], settings: Settings, rank: int):
+        self.kind, self.out, self.overwrite, self.options, self.settings = kind, out, overwrite, options, settings
+        self.first = rank == 0
+        self.folder = out.with_suffix(".run")
+
+    def go(self, data: tuple[str, ...], reading: dict[str, Any]) -> bool:
+        """Trains, and writes prior and sheet; False where the run was stopped before its end."""
+        from usdehaze.io.atomic import PartFile
+
+        if not self.first:
+            return self._train(data, reading)
+        lock = PartFile(self.out, self.overwrite)  # an error now if it exists or another run is at work
+        try:
+            return self._train(data, reading)
+        finally:
+            lock.discard()
+
+    def _train(self, data: tuple[str, ...], reading: dict[str, Any]) -> bool:
+        from usdehaze.priors.train import train
+        from usdehaze.training import write_sheet
+
+        device = _device(self.options["device"])
+        parent = self._parent()
+        recipe = self._recipe(parent)
+        source = self._source(data, recipe, reading)
+        checkpoint = self.folder / "checkpoint.safetensors"
+        with (
+            _stop_on_signal() as stop,
+            step_progress(f"{self.kind} prior", recipe.steps, self.settings.quiet or not self.first) as progress,
+        ):
+            prior = train(
+                recipe, source, self.out, checkpoint, device=device, begin_with=parent,
+                every=self.options["checkpoint_every"], tell=self._teller(recipe, progress), stop=stop,
+                command=self._command(recipe, bool(data) and data != (SIMULATED,)),
+            )  # fmt: skip
+        if prior is None:
+            if self.first:
+                self.settings.say(f"stopped; the same command goes on from {checkpoint}")
+            return False
+        if self.first:
+            sheet = self.out.with_suffix(".png")
+            write_sheet(sheet, prior, source, recipe.seed, overwrite=True)
+            made = f"{self.out}, {self.out.with_suffix('.json')}, {sheet}"
+            self.settings.say(f"{self.kind} prior of {source.description} -> {made}")
+        return True
+
+    def _parent(self) -> Prior | None:
+        if self.options["from_prior"] is None:
+            return None
+        from usdehaze.priors.prior import Prior
+
+        return Prior.load(self.options["from_prior"], self.kind)
+
+    def _recipe(self, parent: Prior | None) -> Recipe:
+        """Options, then what the prior to fine-tune has, then the network's defaults."""
+        from usdehaze.priors.train import Recipe
+
+        given = {k: self.options[k] for k in ("network", "parametrisation", "grid", "steps", "batch", "lr")}
+        given = {k: v for k, v in given.items() if v is not None}
+        if "network" in given:
+            given["network"] = NETWORKS[given["network"]]
+        has: dict[str, Any] = {}
+        if parent is not None:
+            has = {"network": type(parent.network).__name__, "parametrisation": parent.parametrisation}
+            for option, value in has.items():
+                if given.get(option, value) != value:
+                    raise click.UsageError(f"{self.options['from_prior']} is a {value} prior: leave out --{option}")
+            has |= {"config": parent.network.config, "grid": tuple(parent.card["grid"])}
+        network = {**has, **given}.get("network", "FastUNet")
+        settings = {"network": network, **DEFAULTS[network], **has, **given}
+        return Recipe(self.kind, **settings, seed=self.options["seed"], precision=self.options["precision"])
+
+    def _source(self, data: tuple[str, ...], recipe: Recipe, reading: dict[str, Any]) -> FrameSource:
+        if data and data != (SIMULATED,):
+            from usdehaze.io import list_scans
+            from usdehaze.training import frames_of_scans
+
+            return frames_of_scans(list_scans(data), recipe.grid, **reading)
+        from usdehaze.priors.data import SimulatedFrames
+
+        pool, fresh = self.options["pool"], self.options["fresh"]
+        if pool % fresh:
+            raise click.UsageError(f"--pool must be a multiple of --fresh, found {pool} and {fresh}")
+        return SimulatedFrames(self.kind, recipe.grid, pool, fresh)
+
+    def _teller(self, recipe: Recipe, progress: Callable[[int, float], None] | None) -> Callable[[Told], None]:
+        """Moves the bar at every step; at checkpoints a line goes to the log, and to stderr where there is no bar."""
+        since: list[Told] = []
+
+        def tell(told: Told) -> None:
+            since.append(told)
+            if progress:
+                progress(told.step, told.loss)
+            if told.held_out is None or not self.first:
+                return
+            seconds = sum(t.seconds for t in since) / len(since)
+            left = (recipe.steps - told.step) * seconds / 60
+            line = (
+                f"{self.kind} step {told.step}/{recipe.steps} loss {sum(t.loss for t in since) / len(since):.4f} "
+                f"held out {told.held_out:.4f} {seconds:.2f} s/step, {left:.0f} min left"
+            )
+            since.clear()
+            with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
+                log.write(line + "\n")
+            if progress is None and not self.settings.quiet:
+                click.echo(line, err=True)
+
+        return tell
+
+    def _command(self, recipe: Recipe, scans: bool) -> str:
+        """The command as the card has it: no name of a file, since it may name a patient."""
+        network = next(option for option, name in NETWORKS.items() if name == recipe.network)
+        parent = self.options["from_prior"]
+        words = [
+            f"usdehaze train {self.kind}", "DATA..." if scans else SIMULATED, "-o PRIOR", f"--network {network}",
+            f"--parametrisation {recipe.parametrisation}", *(["--from-prior PRIOR"] if parent else []),
+            f"--grid {recipe.grid[0]}x{recipe.grid[1]} --steps {recipe.steps} --batch {recipe.batch}",
+            f"--lr {recipe.lr:g} --seed {recipe.seed} --precision {recipe.precision}",
+            *([] if scans else [f"--pool {self.options['pool']} --fresh {self.options['fresh']}"]),
+        ]  # fmt: skip
+        return " ".join(words)
+
+
+@contextmanager
+def _processes() -> Iterator[int]:
+    """Joins the processes that ``torchrun`` started; yields the rank of this one, 0 where there is no other."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield 0
+        return
+    import torch
+    import torch.distributed as dist
+
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield dist.get_rank()
+    finally:
+        dist.destroy_process_group()
+
+
+def _device(name: str) -> torch.device:
+    """The device asked for; of several processes each takes a GPU of its own."""
+    import torch
+
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise click.UsageError(f"device {name} is not there: {count} CUDA devices found; use --device cpu")
+    return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Yields whether Ctrl-C or a batch system's time limit asked for an end; the second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        if asked:
+            sys.exit(128 + number)
+        asked.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,171 @@
+"""Where training frames come from: the simulator, or frames of scans.
+
+Each batch is a function of (seed, stream, step) alone, so that a run that was interrupted goes on with the very batches
+it would have seen, and processes that train together (one stream each) see different ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from usdehaze.diffusion.streams import Streams
+from usdehaze.simulate import training_frames
+
+HELD_OUT_SEED, SAMPLE_SEED = 2_000_000_000, 1_999_999_999
+_FRAMES, _PICKS, _NOISE = 0, 1, 2  # purposes of a random stream
+
+
+class FrameSource(Protocol):
+    """Frames of one kind, all of one shape, values in [0, 1] (0 = floor, 1 = 0 dB)."""
+
+    @property
+    def description(self) -> str:
+        """What they are, for the card: no name of a file."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells these frames from others, for the checkpoint."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether they come from the simulator alone."""
+
+    @property
+    def held_out(self) -> Tensor:
+        """Frames ``(N, 1, depth, angle)`` that are never trained on."""
+
+    @property
+    def sample(self) -> Tensor:
+        """Frames ``(N, 1, depth, angle)`` to take mean and deviation of a pixel from, and to show."""
+
+    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
+        """``(batch, 1, depth, angle)`` frames for a step, the same ones for the same arguments."""
+
+
+def generator_for(seed: int, stream: int, purpose: int, index: int, device: torch.device) -> torch.Generator:
+    """A random stream of its own for each use."""
+    return Streams([(seed, stream, purpose, index)], device).generators[0]
+
+
+def noise_generator(seed: int, stream: int, step: int, device: torch.device) -> torch.Generator:
+    """The random stream of noise levels and noise of a step."""
+    return generator_for(seed, stream, _NOISE, step, device)
+
+
+def _pick(frames: Tensor, batch: int, generator: torch.Generator) -> Tensor:
+    """Frames drawn with replacement, each mirrored or not: left and right mean nothing to a prior."""
+    device = generator.device
+    out = frames[torch.randint(len(frames), (batch,), generator=generator, device=device)].float()
+    flip = torch.rand(batch, 1, 1, 1, generator=generator, device=device) < 0.5
+    return torch.where(flip, out.flip(-1), out)
+
+
+class SimulatedFrames:
+    """A pool of simulated frames; the oldest few are replaced by fresh ones at every step.
+
+    Simulating costs about as much as a training step, so each frame is used about ``batch / refresh`` times, each
+    time with other noise and mirrored or not.
+
+    Args:
+        kind: "tissue" or "haze".
+        shape: depth and angle of the grid.
+        pool: frames in the pool; a multiple of ``refresh``.
+        refresh: frames that are new at every step.
+    """
+
+    simulated = True
+    description = "usdehaze.simulate (no patient data)"
+
+    def __init__(self, kind: str, shape: tuple[int, int], pool: int = 1024, refresh: int = 4) -> None:
+        if refresh < 1 or pool < 1 or pool % refresh:
+            raise ValueError(f"pool must be a positive multiple of refresh, found {pool} and {refresh}")
+        self.kind, self.shape, self.pool, self.refresh = kind, shape, pool, refresh
+        self.fingerprint = f"simulated, pool {pool}, {refresh} new a step"
+        self._frames: Tensor | None = None
+        self._holds = (-1, -1, 0)  # seed, stream and first chunk of what is in the pool
+
+    @property
+    def held_out(self) -> Tensor:
+        return training_frames(self.kind, 32, torch.Generator().manual_seed(HELD_OUT_SEED), *self.shape)
+
+    @property
+    def sample(self) -> Tensor:
+        return training_frames(self.kind, 128, torch.Generator().manual_seed(SAMPLE_SEED), *self.shape)
+
+    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
+        chunks, simulate = self.pool // self.refresh, self._chunk
+        if self._frames is None or self._holds != (seed, stream, step):
+            self._frames = torch.cat([simulate(seed, stream, step + i, device) for i in range(chunks)])
+            self._frames = self._frames.roll(step % chunks * self.refresh, 0)  # chunk c lies at place c mod chunks
+        frames = _pick(self._frames, batch, generator_for(seed, stream, _PICKS, step, device))
+        at = step % chunks * self.refresh
+        self._frames[at : at + self.refresh] = simulate(seed, stream, step + chunks, device)
+        self._holds = (seed, stream, step + 1)
+        return frames
+
+    def _chunk(self, seed: int, stream: int, index: int, device: torch.device) -> Tensor:
+        generator = generator_for(seed, stream, _FRAMES, index, device)
+        return training_frames(self.kind, self.refresh, generator, *self.shape)
+
+
+class StoredFrames:
+    """Frames of scans, all in memory (half precision: a step of 0.03 dB at 60 dB).
+
+    A share of them is held out, by scan where there are several: neighbouring frames of one cine are so alike that one
+    tells nothing of what was learned from the other. Of a single scan it is its last frames.
+
+    Args:
+        scans: ``(T, depth, angle)`` in [0, 1], one for each scan.
+        share: of the scans (or frames) to hold out, at least one and never all.
+
+    Raises:
+        ValueError: fewer than two frames, or frames of different shapes.
+    """
+
+    simulated = False
+
+    def __init__(self, scans: list[Tensor], share: float = 0.1) -> None:
+        shapes = {tuple(frames.shape[1:]) for frames in scans}
+        total = sum(len(frames) for frames in scans)
+        if total < 2 or len(shapes) != 1:
+            raise ValueError(f"training takes at least 2 frames of one shape, found {total} of {len(shapes)} shapes")
+        self.n_scans, self.n_frames = len(scans), total
+        if len(scans) == 1:
+            scans = list(scans[0].split([total - _some(share, total), _some(share, total)]))
+        order = torch.randperm(len(scans), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
+        out = {len(scans) - 1} if self.n_scans == 1 else set(order[: _some(share, len(scans))])
+        self._train = torch.cat([s for i, s in enumerate(scans) if i not in out])[:, None].half()
+        self._held_out = torch.cat([scans[i] for i in sorted(out)])[:, None].half()
+        self.fingerprint = hashlib.sha256(self._train.numpy().tobytes()).hexdigest()[:16]
+
+    @property
+    def description(self) -> str:
+        by = "by scan" if self.n_scans > 1 else "last frames of the scan"
+        counts = f"{len(self._train)} frames, {len(self._held_out)} more held out ({by})"
+        return f"{self.n_scans} scan{'s' if self.n_scans > 1 else ''} of the user's own: {counts}"
+
+    @property
+    def held_out(self) -> Tensor:
+        return _evenly(self._held_out, 32).float()
+
+    @property
+    def sample(self) -> Tensor:
+        return _evenly(self._train, 1024).float()
+
+    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
+        if self._train.device != device:
+            self._train = self._train.to(device)
+        return _pick(self._train, batch, generator_for(seed, stream, _PICKS, step, device))
+
+
+def _some(share: float, n: int) -> int:
+    return min(n - 1, max(1, round(share * n)))
+
+
+def _evenly(frames: Tensor, n: int) -> Tensor:
+    """At most ``n`` of the frames, evenly spread."""
+    return frames[torch.linspace(0, len(frames) - 1, min(n, len(frames))).round().long()]

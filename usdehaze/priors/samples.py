@@ -1,0 +1,29 @@
+"""Frames drawn from a prior alone: what it believes tissue or haze looks like."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from usdehaze.diffusion.samplers import dpmpp_2m, start
+from usdehaze.diffusion.sde import karras_sigmas
+from usdehaze.diffusion.streams import Streams
+from usdehaze.priors.prior import Prior
+
+STEPS, SIGMA_MIN = 24, 0.02
+
+
+def draw_samples(prior: Prior, n: int, seed: int = 0, device: str | torch.device = "cpu") -> Tensor:
+    """``(n, 1, depth, angle)`` in [0, 1], by 24 steps of DPM-Solver++ 2M from pure noise."""
+    depth, angle = prior.card["grid"]
+    streams = Streams([(seed, i) for i in range(n)], device)
+
+    def denoise(u: Tensor, sigma: float, _: float | None) -> Tensor:
+        return prior(u.reshape(n, 1, depth, angle), sigma).flatten(1)
+
+    sigma_max = float(prior.card.get("sigma_max", 10.0))
+    with torch.inference_mode():
+        u = start(lambda: streams.normal((math.prod((depth, angle)),)), sigma_max)
+        return dpmpp_2m(denoise, u, karras_sigmas(STEPS, SIGMA_MIN, sigma_max)).reshape(n, 1, depth, angle).clamp(0, 1)

@@ -1,0 +1,85 @@
+"""Priors from one's own scans: their frames on the priors' grid, and a sheet to see what was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from usdehaze.errors import InputError
+from usdehaze.geometry import ModelGrid, make_mapper
+from usdehaze.io import open_scan
+from usdehaze.io.atomic import atomic
+from usdehaze.priors.data import FrameSource, StoredFrames
+from usdehaze.priors.prior import Prior
+from usdehaze.priors.samples import draw_samples
+
+CHUNK = 32  # frames of a scan in memory at once
+COLUMNS, CAPTION_HEIGHT, GAP = 8, 20, 2  # of the sheet
+
+
+def frames_of_scan(path: Path, grid: tuple[int, int], **reading: Any) -> Tensor:
+    """A scan as a prior sees it: ``(T, depth, angle)`` half precision in [0, 1] (0 = floor, 1 = 0 dB).
+
+    Args:
+        path, reading: see `usdehaze.io.open_scan`.
+        grid: depth and angle.
+
+    Raises:
+        InputError: a scan that cannot be used.
+    """
+    with open_scan(path, **reading) as scan:
+        try:
+            mapper = make_mapper(scan.geometry, scan.shape, ModelGrid(*grid))
+        except ValueError as error:
+            raise InputError(path, str(error)) from error
+        parts = [
+            torch.from_numpy(mapper.to_model(cine.frames) / cine.dynamic_range_db + 1).clamp(0, 1).half()
+            for cine in scan.chunks(CHUNK)
+        ]
+    return torch.cat(parts)
+
+
+def frames_of_scans(paths: Iterable[Path], grid: tuple[int, int], **reading: Any) -> StoredFrames:
+    """Every frame of these scans, for training.
+
+    Raises:
+        InputError: a scan that cannot be used; a single frame.
+    """
+    paths = list(paths)
+    scans = [frames_of_scan(path, grid, **reading) for path in paths]
+    if sum(len(frames) for frames in scans) < 2:
+        raise InputError(paths[0], "1 frame", "at least 2: one to train on, one to hold out")
+    return StoredFrames(scans)
+
+
+def write_sheet(path: Path, prior: Prior, source: FrameSource, seed: int, overwrite: bool = False) -> None:
+    """Draws frames sampled from the prior above frames that it was trained on, as a PNG.
+
+    Raises:
+        InputError: the file exists or cannot be written.
+    """
+    device = next(prior.parameters()).device
+    real = source.sample
+    real = real[torch.linspace(0, len(real) - 1, min(COLUMNS, len(real))).long()]
+    rows = {
+        "drawn from the prior": draw_samples(prior, COLUMNS, seed, device),
+        "trained on": real,
+    }
+    depth, angle = prior.card["grid"]
+    zoom = max(1, 128 // max(depth, angle))
+    height, width = CAPTION_HEIGHT + zoom * depth + GAP, zoom * angle + GAP
+    sheet = Image.new("L", (COLUMNS * width - GAP, len(rows) * height - GAP))
+    for row, (caption, frames) in enumerate(rows.items()):
+        font = ImageFont.load_default(size=12)
+        ImageDraw.Draw(sheet).text((4, row * height + 3), f"{prior.card['kind']}, {caption}", fill=255, font=font)
+        for column, frame in enumerate(frames[:, 0].float().cpu().numpy()):
+            grey = np.rint(255 * frame).astype(np.uint8).repeat(zoom, 0).repeat(zoom, 1)
+            sheet.paste(Image.fromarray(grey), (column * width, row * height + CAPTION_HEIGHT))
+    with atomic(path, overwrite) as part:
+        sheet.save(part, format="PNG")
