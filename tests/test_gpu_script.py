@@ -24,8 +24,10 @@ def test_dry_run_checks_measures_and_trains_without_monai_and_pydicom(tmp_path):
     results = json.loads((out / "results.json").read_text())
     assert len(results["checks"]) >= 20 and all(row["ok"] for row in results["checks"])
     assert results["speed"] and all(row["frames_per_s"] > 0 for row in results["speed"])
-    for kind in ("tissue", "haze"):
-        assert results["training"][kind]["steps"] >= 1
-        weights, card = out / f"{kind}.safetensors", json.loads((out / f"{kind}.json").read_text())
-        assert 1e6 < weights.stat().st_size < 12 * 2**20  # the contract for shipped weights
-        assert card["kind"] == kind and card["training"]["steps"] == results["training"][kind]["steps"]
+    for name in ("tissue", "haze", "tissue-ncsnv2", "haze-ncsnv2"):
+        kind, _, paper = name.partition("-")
+        assert results["training"][name]["steps"] >= 1
+        weights, card = out / f"{name}.safetensors", json.loads((out / f"{name}.json").read_text())
+        assert paper or 1e6 < weights.stat().st_size < 12 * 2**20  # the contract for shipped weights
+        assert card["kind"] == kind and card["parametrisation"] == ("score" if paper else "denoiser")
+        assert card["training"]["steps"] == results["training"][name]["steps"]

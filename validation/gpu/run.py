@@ -1,4 +1,4 @@
-"""What a GPU is needed for, in one go: numerical checks against the CPU, speed of the presets, training of both priors.
+"""What a GPU is needed for, in one go: numerical checks against the CPU, speed of the presets, training of the priors.
 
 Started by ``run.sh``. Needs torch, numpy, scipy and safetensors. Each stage writes ``results.json`` anew, so that a run
 cut short leaves what it had.
@@ -10,6 +10,7 @@ import argparse
 import json
 import platform
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,9 @@ from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
 from usdehaze.diffusion.observation import Additive, Observation
+from usdehaze.priors.data import SimulatedFrames
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.train import train
+from usdehaze.priors.train import Recipe, Told, train
 from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import simulate_cine
 
@@ -110,37 +112,55 @@ def speed(device: str, until: float) -> list[dict[str, Any]]:
     return rows
 
 
-def train_both(out: Path, device: str, seconds: float) -> dict[str, Any]:
-    """Trains haze for a quarter of the time, tissue for the rest; a measured start tells how many steps fit."""
-    cuda = device.startswith("cuda")
-    shared: dict[str, Any] = (
-        {"batch": 128, "pool": 16384, "refresh": 32, "precision": "bf16", "lr": 1.5e-3}
-        if cuda
-        else {"batch": 2, "pool": 8, "refresh": 2, "precision": "fp32"}
-    )
+def recipes(cuda: bool) -> list[tuple[str, float, Recipe, SimulatedFrames]]:
+    """Name of the prior, share of the time that is left, and what to train: the shipped network, then the paper's."""
+    out = []
+    for name, kind, network, share in (
+        ("haze", "haze", "FastUNet", 0.15),
+        ("tissue", "tissue", "FastUNet", 0.5),
+        ("haze-ncsnv2", "haze", "NCSNv2", 0.4),
+        ("tissue-ncsnv2", "tissue", "NCSNv2", 1.0),
+    ):
+        paper = network == "NCSNv2"
+        grid = (64, 64) if paper else (128, 128)
+        recipe = Recipe(kind, network, parametrisation="score" if paper else "denoiser", grid=grid)
+        if cuda:
+            frames = SimulatedFrames(kind, grid, pool=4096, refresh=32)
+            recipe = replace(recipe, batch=128, lr=1e-3 if paper else 1.5e-3, precision="bf16")
+        else:  # a dry run: the paper's network in small
+            frames = SimulatedFrames(kind, grid, pool=8, refresh=2)
+            recipe = replace(recipe, batch=2, config={"channels": (8, 16)} if paper else {})
+        out.append((name, share, recipe, frames))
+    return out
+
+
+def train_one(path: Path, recipe: Recipe, frames: SimulatedFrames, device: str, end: float) -> dict[str, Any]:
+    """Trains a prior until about ``end``: a measured start tells how many steps fit, a late run writes what it has."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        told: list[Told] = []
+        common: dict[str, Any] = {"device": device, "tell": told.append, "every": 500}
+        few = replace(recipe, steps=30 if device.startswith("cuda") else 2)
+        train(few, frames, folder / "trial.safetensors", folder / "trial.run", **common)
+        per_step = sorted(t.seconds for t in told)[len(told) // 2]
+        steps = max(1, int(0.85 * (end - time.monotonic()) / per_step))
+        common |= {"checkpoint": folder / "run", "command": "validation/gpu/run.sh"}
+        whole = replace(recipe, steps=steps)
+        prior = train(whole, frames, path, stop=lambda: time.monotonic() > end, **common)
+        if prior is None:
+            prior = train(replace(recipe, steps=told[-1].step), frames, path, **common)
+    assert prior is not None  # nothing stops the second call
+    return {"steps": told[-1].step, "seconds_per_step": per_step, "held_out": prior.card["held_out"]}
+
+
+def train_all(out: Path, device: str, seconds: float) -> dict[str, Any]:
+    """Trains the priors one after the other, each within its share of the time."""
     done: dict[str, Any] = {}
     deadline = time.monotonic() + seconds
-    for kind, share in (("haze", 0.25), ("tissue", 1.0)):
-        left = share * (deadline - time.monotonic())
-        trial = 30 if cuda else 1
-        times = []
-        train(kind, out / "trial" / kind, steps=trial, device=device, clock=times.append, log=lambda _: None, **shared)
-        per_step = sorted(times)[len(times) // 2]
-        steps = max(1, int(0.85 * (left - sum(times)) / per_step))
-        path = train(
-            kind,
-            out / "runs" / kind,
-            steps=steps,
-            cooldown=steps // 3,
-            device=device,
-            minutes=max(left, 1.0) / 60,
-            every=max(1, min(250, steps)),
-            **shared,
-        )
-        for suffix in (".safetensors", ".json"):
-            path.with_suffix(suffix).replace(out / f"{kind}{suffix}")
-        card = json.loads((out / f"{kind}.json").read_text())
-        done[kind] = {"steps": steps, "seconds_per_step": per_step, "held_out": card["held_out"]}
+    for name, share, recipe, frames in recipes(device.startswith("cuda")):
+        end = time.monotonic() + share * (deadline - time.monotonic())
+        done[name] = train_one(out / f"{name}.safetensors", recipe, frames, device, end)
+        print(json.dumps({name: done[name]}))
     return done
 
 
@@ -172,7 +192,7 @@ def main() -> int:
     for row in failed:
         print("FAILED", json.dumps(row))
     keep("speed", speed(args.device, until=time.monotonic() + 0.3 * (end - time.monotonic())))
-    keep("training", train_both(args.out, args.device, end - time.monotonic()))
+    keep("training", train_all(args.out, args.device, end - time.monotonic()))
     return 1 if failed else 0
 
 
