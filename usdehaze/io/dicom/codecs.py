@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,7 +23,7 @@ JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
 JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}
 J2K_SYNTAXES = {*uid.JPEG2000TransferSyntaxes}
 OTHER_SYNTAXES = {*NATIVE_SYNTAXES, uid.RLELossless, *uid.JPEGLSTransferSyntaxes, *J2K_SYNTAXES}
-PLUGINS = {uid.RLELossless: "pydicom", **dict.fromkeys(uid.JPEGLSTransferSyntaxes, "pyjpegls")}
+PLUGINS = {uid.RLELossless: "pylibjpeg", **dict.fromkeys(uid.JPEGLSTransferSyntaxes, "pyjpegls")}
 PLUGINS |= dict.fromkeys(J2K_SYNTAXES, "pylibjpeg")
 LOSSY_SYNTAXES = {  # to Lossy Image Compression Method (0028,2114)
     uid.JPEGBaseline8Bit: "ISO_10918_1",
@@ -151,7 +152,7 @@ def _by_pydicom(stored: bytes, syntax: UID, layout: Layout, path: object) -> tup
     elif syntax in uid.JPEGLSTransferSyntaxes:
         info = parse_jpeg(stored)
         _check_size((info.rows, info.columns), layout, path)
-    options = {
+    options: dict[str, Any] = {
         "rows": layout.rows,
         "columns": layout.columns,
         "number_of_frames": 1,
@@ -193,7 +194,7 @@ def _jpeg_xl(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[
     return np.squeeze(samples), "RGB" if layout.samples == 3 else layout.photometric
 
 
-def _import_imagecodecs(path: object, what: str):
+def _import_imagecodecs(path: object, what: str) -> Any:
     try:
         import imagecodecs
     except ImportError:

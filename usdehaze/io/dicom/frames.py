@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from typing import BinaryIO
 
 from pydicom.dataset import Dataset
@@ -64,7 +65,7 @@ def _encapsulated(header: Header, n_frames: int, size: int, path: object) -> lis
             _, starts = parse_fragments(file)
     except (ValueError, EOFError, OSError, struct.error) as error:
         raise unreadable(path, "its compressed pixel data are damaged") from error
-    spans = []
+    spans: list[Span] = []
     for start in starts:
         file.seek(start + 4)
         (length,) = struct.unpack("<L", file.read(4))
@@ -77,20 +78,22 @@ def _encapsulated(header: Header, n_frames: int, size: int, path: object) -> lis
         if len(table) == n_frames and table[0] == 0 and sorted(set(table)) == table and set(table) <= set(relative):
             place = {offset: i for i, offset in enumerate(relative)}
             firsts = [*(place[offset] for offset in table), len(spans)]
-            return [spans[a:b] for a, b in zip(firsts, firsts[1:], strict=False)]
+            return [spans[a:b] for a, b in pairwise(firsts)]
     if n_frames == 1 and spans:
         return [spans]
     if len(spans) > n_frames:
-        ends = [
-            i + 1
-            for i, (start, length) in enumerate(spans)
-            if b"\xff\xd9" in _at(file, start + max(length - 10, 0), min(length, 10))
-        ]
+        ends = [i + 1 for i, span in enumerate(spans) if _ends_image(file, *span)]
         if len(ends) == n_frames:
-            return [spans[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+            return [spans[a:b] for a, b in pairwise([0, *ends])]
     if len(spans) != n_frames:
         raise InputError(path, f"{len(spans)} compressed fragments", f"{n_frames} frames as Number of Frames says")
     return [[span] for span in spans]
+
+
+def _ends_image(file: BinaryIO, start: int, length: int) -> bool:
+    """True for a fragment with the marker that ends a JPEG or JPEG 2000 image, but for some padding."""
+    tail = min(length, 10)
+    return b"\xff\xd9" in _at(file, start + length - tail, tail)
 
 
 def _extended_offsets(attributes: Dataset) -> list[int]:

@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 
 import pydicom
 from pydicom.dataset import Dataset
+from pydicom.filebase import DicomFileLike
 from pydicom.filereader import read_file_meta_info
 from pydicom.filewriter import write_file_meta_info
 from pydicom.uid import (
@@ -83,7 +84,7 @@ def open_header(path: str | os.PathLike[str]) -> Header:
                 )
             file = _inflated(path) if syntax == DeflatedExplicitVRLittleEndian else open(path, "rb")
             attributes = pydicom.dcmread(file, stop_before_pixels=True, defer_size=LARGEST_ELEMENT)
-            _check_kind(attributes, UID(meta.get("MediaStorageSOPClassUID") or ""), path)
+            _check_kind(attributes, path)
             if syntax == DeflatedExplicitVRLittleEndian:
                 syntax = ExplicitVRLittleEndian
             start, length, vr = _pixel_element(file, syntax, path)
@@ -154,19 +155,29 @@ def items(attributes: Dataset, keyword: str) -> list[Dataset]:
         return []
 
 
-def _check_kind(attributes: Dataset, declared: UID, path: object) -> None:
-    """Refuses everything but ultrasound images; ``declared`` is the SOP class in the file's own header."""
-    sop_class, modality = UID(word(attributes, "SOPClassUID")) or declared, word(attributes, "Modality")
-    if sop_class in ULTRASOUND_CLASSES or (sop_class in CAPTURE_CLASSES and modality == "US"):
+def sop_class(attributes: Dataset) -> UID:
+    """SOP Class UID, of the file's header where the data set has none; "" where neither has."""
+    return UID(word(attributes, "SOPClassUID") or word(attributes.file_meta, "MediaStorageSOPClassUID"))
+
+
+def sop_instance(attributes: Dataset) -> str:
+    """SOP Instance UID, of the file's header where the data set has none; "" where neither has."""
+    return word(attributes, "SOPInstanceUID") or word(attributes.file_meta, "MediaStorageSOPInstanceUID")
+
+
+def _check_kind(attributes: Dataset, path: object) -> None:
+    """Refuses everything but ultrasound images."""
+    kind_uid, modality = sop_class(attributes), word(attributes, "Modality")
+    if kind_uid in ULTRASOUND_CLASSES or (kind_uid in CAPTURE_CLASSES and modality == "US"):
         return
-    if not sop_class:
+    if not kind_uid:
         kind = "a DICOM file without a SOP class"
-    elif sop_class.name == sop_class:
+    elif kind_uid.name == kind_uid:
         kind = "a DICOM file of a private or unknown SOP class"
-    elif sop_class in CAPTURE_CLASSES:
-        kind = f"a {sop_class.name} whose Modality is not US"
+    elif kind_uid in CAPTURE_CLASSES:
+        kind = f"a {kind_uid.name} whose Modality is not US"
     else:
-        kind = f"a DICOM file of another kind ({sop_class.name})"
+        kind = f"a DICOM file of another kind ({kind_uid.name})"
     raise InputError(path, f"is {kind}", "an ultrasound image, or a secondary capture of Modality US")
 
 
@@ -203,7 +214,7 @@ def _inflated(path: str | os.PathLike[str]) -> BinaryIO:
             file.seek(144 + meta.FileMetaInformationGroupLength)  # after preamble, "DICM" and the group length itself
             meta.TransferSyntaxUID = ExplicitVRLittleEndian
             out.write(bytes(128) + b"DICM")
-            write_file_meta_info(out, meta, enforce_standard=False)
+            write_file_meta_info(DicomFileLike(out), meta, enforce_standard=False)
             inflate = zlib.decompressobj(-zlib.MAX_WBITS)
             written = 0
             while block := file.read(2**16):

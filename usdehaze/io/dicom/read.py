@@ -21,7 +21,7 @@ from usdehaze.io.detect import sha256_of
 from usdehaze.io.dicom.codecs import Layout, make_decoder, read_layout
 from usdehaze.io.dicom.colour import Picture, is_colour, make_picture
 from usdehaze.io.dicom.frames import frame_reader
-from usdehaze.io.dicom.header import Header, numbers, open_header, whole_number, word
+from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
 from usdehaze.io.dicom.place import find_place
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.layouts.found import Found
@@ -112,7 +112,7 @@ class DicomScan(Scan):
             name=self.path.name,
             sha256=sha256_of(path),
             dataset="PixelData",
-            layout=f"DICOM {UID(word(self.attributes, 'SOPClassUID')).name}, {self.transfer_syntax.name}",
+            layout=f"DICOM {sop_class(self.attributes).name}, {self.transfer_syntax.name}",
             units=self._scale.units,
             assumptions=(*self._scale.assumptions, *notes),
             first_frame=first,

@@ -1,0 +1,233 @@
+"""The attributes of a derived image: what it is, what it came from and how it was made.
+
+UIDs are made from their inputs alone (UUIDs by name, PS3.5 B.2), so that the same run on the same file gives the same
+UIDs, and another setting, prior, version or range of frames other ones. All images of one source series that were made
+the same way share one derived series.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from pydicom.dataset import Dataset
+from pydicom.sequence import Sequence
+from pydicom.uid import UID
+
+import usdehaze
+from usdehaze.io.dicom.codecs import LOSSY_SYNTAXES
+from usdehaze.io.dicom.copying import kept_attributes
+from usdehaze.io.dicom.header import (
+    US_IMAGE,
+    US_MULTIFRAME,
+    items,
+    numbers,
+    sop_class,
+    sop_instance,
+    whole_number,
+    word,
+)
+from usdehaze.io.dicom.read import DicomScan
+from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
+
+WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
+COLOUR_PROFILE = "ICCProfile ColorSpace"
+CINE = (
+    "NumberOfFrames FrameIncrementPointer FrameTime FrameTimeVector StartTrim StopTrim CineRate FrameDelay "
+    "EffectiveDuration ActualFrameDuration RecommendedDisplayFrameRate PreferredPlaybackSequencing "
+    "RepresentativeFrameNumber FrameLabelVector"
+)
+MAX_FRAME_LIST = 8000  # frame numbers that fit an attribute
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a series shows.
+
+    Attributes:
+        description: Series Description.
+        derivation: beginning of Derivation Description.
+        code: ``(value, scheme, meaning)`` for Derivation Code Sequence.
+        number: added to a hundred times the source's Series Number.
+    """
+
+    description: str
+    derivation: str
+    code: tuple[str, str, str]
+    number: int
+
+
+PRODUCTS = {
+    "tissue": Product(
+        "Haze removed (usdehaze)",
+        "Ultrasound with its haze removed",
+        ("113062", "DCM", "Pixel by pixel subtraction"),
+        1,
+    ),
+    "haze": Product(
+        "Haze estimate (usdehaze)",
+        "Estimate of the haze in ultrasound",
+        ("HAZE", "99USDEHAZE", "Haze estimate"),
+        2,
+    ),
+}
+
+
+def derived_attributes(scan: DicomScan, settings: dict[str, Any], what: str, photometric: str) -> Dataset:
+    """Everything of a derived image but its pixel data, ready to be written with explicit VR, little endian.
+
+    Args:
+        scan: the source.
+        settings: of the result: preset, guidance, priors and the like.
+        what: "tissue" or "haze".
+        photometric: Photometric Interpretation of its pixels.
+    """
+    source, out = scan.attributes, kept_attributes(scan.attributes)
+    product = PRODUCTS[what]
+    made_by = {**settings, "usdehaze": usdehaze.__version__, "dynamic_range_db": scan.dynamic_range_db, "what": what}
+    recipe = json.dumps(made_by, sort_keys=True, default=str)
+    sop_uid, series_uid = sop_instance(source), word(source, "SeriesInstanceUID")
+    frames = f"{scan.source.first_frame}+{scan.n_frames}"
+    out.SOPInstanceUID = _uid("instance", sop_uid, scan.source.sha256, frames, recipe)
+    out.SeriesInstanceUID = _uid("series", series_uid or sop_uid, recipe)
+    out.SeriesDescription = product.description
+    out.SeriesNumber = _series_number(source, product)
+    now = _now(source)
+    out.InstanceCreationDate = out.ContentDate = now.strftime("%Y%m%d")
+    out.InstanceCreationTime = out.ContentTime = now.strftime("%H%M%S")
+    out.Modality = "US"
+    _set_image_pixel(out, scan, photometric)
+    _set_cine(out, scan)
+    _set_derivation(out, scan, product, settings, now)
+    _set_lossy_history(out, scan)
+    return out
+
+
+def _set_image_pixel(out: Dataset, scan: DicomScan, photometric: str) -> None:
+    colour = photometric != "MONOCHROME2"
+    out.Rows, out.Columns = scan.shape
+    out.SamplesPerPixel, out.PhotometricInterpretation = 3 if colour else 1, photometric
+    if colour:
+        out.PlanarConfiguration = 0
+    out.BitsAllocated, out.BitsStored, out.HighBit, out.PixelRepresentation = 8, 8, 7, 0
+    same_levels = scan.layout.photometric == "MONOCHROME2" and scan.layout.bits_stored == 8
+    _drop(out, "" if same_levels else WINDOW)
+    _drop(out, "" if colour else COLOUR_PROFILE)
+    if not colour and "UltrasoundColorDataPresent" in out:
+        out.UltrasoundColorDataPresent = 0
+
+
+def _set_cine(out: Dataset, scan: DicomScan) -> None:
+    """Multi-frame and Cine module (PS3.3 C.7.6.6, C.7.6.5), of the frames asked for."""
+    source, first = scan.attributes, scan.source.first_frame
+    if scan.n_frames == 1 and sop_class(source) != US_MULTIFRAME:
+        out.SOPClassUID = US_IMAGE
+        _drop(out, CINE)
+        return
+    out.SOPClassUID = US_MULTIFRAME
+    out.NumberOfFrames = scan.n_frames
+    if scan.n_frames != scan.n_frames_in_file:
+        _drop(out, "StartTrim StopTrim EffectiveDuration RepresentativeFrameNumber FrameLabelVector")
+    vector = numbers(source, "FrameTimeVector")
+    if len(vector) == scan.n_frames_in_file:
+        cut = list(source.FrameTimeVector) if len(vector) > 1 else [source.FrameTimeVector]
+        out.FrameTimeVector = [0, *cut[first + 1 : first + scan.n_frames]]
+    else:
+        _drop(out, "FrameTimeVector")
+    pointer = [int(tag) for tag in numbers(source, "FrameIncrementPointer")]
+    if "FrameTimeVector" in out and not (pointer == [FRAME_TIME] and "FrameTime" in out):
+        out.FrameIncrementPointer = FRAME_TIME_VECTOR
+        return
+    if not any(value > 0 for value in numbers(source, "FrameTime")):
+        _drop(out, "FrameTime")
+        if scan.frame_times_s is not None and scan.n_frames > 1:  # from a frame rate
+            out.FrameTime = f"{1000 * (scan.frame_times_s[1] - scan.frame_times_s[0]):.6g}"
+    if "FrameTime" in out:
+        out.FrameIncrementPointer = FRAME_TIME
+    else:  # nothing says when they were taken: frames are told apart by their number
+        out.FrameLabelVector = [f"Frame {first + i + 1}" for i in range(scan.n_frames)]
+        out.FrameIncrementPointer = 0x00182002
+
+
+def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: dict[str, Any], now: datetime) -> None:
+    source = scan.attributes
+    image_type = source.get("ImageType")
+    flavour = [] if image_type is None or isinstance(image_type, str) else [str(value) for value in image_type[2:4]]
+    out.ImageType = ["DERIVED", "SECONDARY", *flavour]
+    how = ", ".join(f"{key} {settings[key]}" for key in ("preset", "guidance", "steps", "seed", "strength", "samples"))
+    text = f"{product.derivation} by usdehaze {usdehaze.__version__}, joint posterior sampling: {how}"
+    before = word(source, "DerivationDescription")
+    out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
+    out.DerivationCodeSequence = Sequence([*items(out, "DerivationCodeSequence"), _code(*product.code)])
+    if sop_uid := sop_instance(source):
+        out.SourceImageSequence = [_reference(scan, sop_uid)]
+    equipment = Dataset()
+    equipment.PurposeOfReferenceCodeSequence = [_code("109102", "DCM", "Processing Equipment")]
+    equipment.Manufacturer = equipment.ManufacturerModelName = "usdehaze"
+    equipment.SoftwareVersions = usdehaze.__version__
+    equipment.ContributionDateTime = now.strftime("%Y%m%d%H%M%S")
+    priors = [f"{kind} prior {settings.get(f'{kind}_prior')}" for kind in ("tissue", "haze")]
+    equipment.ContributionDescription = "; ".join(priors)[:1024]
+    out.ContributingEquipmentSequence = Sequence([*items(out, "ContributingEquipmentSequence"), equipment])
+
+
+def _reference(scan: DicomScan, sop_uid: str) -> Dataset:
+    """Item of Source Image Sequence."""
+    image = Dataset()
+    image.ReferencedSOPClassUID = sop_class(scan.attributes)
+    image.ReferencedSOPInstanceUID = sop_uid
+    if scan.n_frames != scan.n_frames_in_file and scan.n_frames <= MAX_FRAME_LIST:
+        first = scan.source.first_frame + 1
+        image.ReferencedFrameNumber = list(range(first, first + scan.n_frames))
+    image.PurposeOfReferenceCodeSequence = [_code("121322", "DCM", "Source image for image processing operation")]
+    image.SpatialLocationsPreserved = "YES"
+    return image
+
+
+def _set_lossy_history(out: Dataset, scan: DicomScan) -> None:
+    """Pixels once compressed with loss stay so, whatever the file forgot to say (PS3.3 C.7.6.1.1.5)."""
+    method = LOSSY_SYNTAXES.get(scan.transfer_syntax)
+    if method is None or word(out, "LossyImageCompression") == "01":
+        return
+    layout = scan.layout
+    uncompressed = scan.n_frames_in_file * layout.rows * layout.columns * layout.samples * layout.bits_allocated // 8
+    out.LossyImageCompression = "01"
+    out.LossyImageCompressionMethod = method
+    out.LossyImageCompressionRatio = f"{max(uncompressed / scan.path.stat().st_size, 1):.4g}"
+
+
+def _series_number(source: Dataset, product: Product) -> int | None:
+    try:
+        number = 100 * whole_number(source, "SeriesNumber", "", 0) + product.number
+    except usdehaze.errors.InputError:
+        return None
+    return number if 0 <= number < 2**31 else None
+
+
+def _now(source: Dataset) -> datetime:
+    """Now, in the time zone that the source's times are in."""
+    offset = word(source, "TimezoneOffsetFromUTC")
+    if len(offset) == 5 and offset[0] in "+-" and offset[1:].isdigit():
+        minutes = int(offset[1:3]) * 60 + int(offset[3:])
+        if minutes <= 14 * 60:
+            return datetime.now(timezone(timedelta(minutes=minutes if offset[0] == "+" else -minutes)))
+    return datetime.now()
+
+
+def _uid(*parts: str) -> UID:
+    return UID(f"2.25.{uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(['usdehaze', *parts])).int}")
+
+
+def _code(value: str, scheme: str, meaning: str) -> Dataset:
+    code = Dataset()
+    code.CodeValue, code.CodingSchemeDesignator, code.CodeMeaning = value, scheme, meaning
+    return code
+
+
+def _drop(out: Dataset, keywords: str) -> None:
+    for keyword in keywords.split():
+        if keyword in out:
+            del out[keyword]

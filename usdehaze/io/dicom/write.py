@@ -1,0 +1,126 @@
+"""Results -> derived DICOM images."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pydicom
+from pydicom.dataset import FileMetaDataset
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom.derive import PRODUCTS, derived_attributes
+from usdehaze.io.dicom.pixels_out import TRANSFER_SYNTAXES, PixelDataWriter, photometric
+from usdehaze.io.dicom.quiet import quiet
+from usdehaze.io.dicom.read import DicomScan
+from usdehaze.io.sink import Sink
+from usdehaze.signal import db_to_grey
+
+if TYPE_CHECKING:
+    from usdehaze.dehazer import DehazeResult
+
+
+class DicomWriter(Sink):
+    """Writes results on a DICOM scan as a derived Ultrasound Image, or Multi-frame Image where there are several.
+
+    Pixels are 8-bit MONOCHROME2, or RGB where the source has any colour. Those that hold no grey tissue (colour,
+    another region, outside the image) and those that the dehazer left alone keep their level, and in RGB their colour,
+    bit for bit; a source of more than 8 bits, a palette and YBR are compared as they look in 8-bit grey or RGB.
+
+    Args:
+        path: the file to write.
+        scan: the source, whose results are appended.
+        what: "tissue", or "haze" for the haze estimate, always MONOCHROME2.
+        transfer_syntax: "explicit", "rle", "jpeg-ls" or "j2k"; none of them loses anything.
+        overwrite: replace a file that exists.
+
+    Raises:
+        InputError: see `Sink`; also more frames than one DICOM object holds.
+        ValueError: another name than those.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        scan: DicomScan,
+        *,
+        what: str = "tissue",
+        transfer_syntax: str = "explicit",
+        overwrite: bool = False,
+    ) -> None:
+        if what not in PRODUCTS or transfer_syntax not in TRANSFER_SYNTAXES:
+            raise ValueError(f"no product {what!r} or transfer syntax {transfer_syntax!r}")
+        super().__init__(path, scan, overwrite)
+        self.source, self.what, self.syntax = scan, what, transfer_syntax
+        self.colour = False
+        self._file: BinaryIO | None = None
+        self._pixels: PixelDataWriter | None = None
+
+    def _append(self, result: DehazeResult) -> None:
+        pixels = self._pixels or self._begin(result)
+        frames = self._haze(result) if self.what == "haze" else self._tissue(result)
+        try:
+            for frame in frames:
+                pixels.append(frame)
+        except ValueError as error:
+            raise self._too_large(error) from error
+
+    def _close(self, complete: bool) -> None:
+        if self._file is not None:
+            with self._file:
+                if complete and self._pixels is not None:
+                    self._pixels.close()
+
+    def _begin(self, result: DehazeResult) -> PixelDataWriter:
+        """Writes everything before the first pixel."""
+        self.colour = self.what == "tissue" and self.source.has_colour
+        self._file = open(self.part.path, "r+b")
+        try:
+            with quiet():
+                colours = photometric(self.syntax, self.colour)
+                attributes = derived_attributes(self.source, result.settings, self.what, colours)
+                attributes.file_meta = FileMetaDataset()
+                attributes.file_meta.TransferSyntaxUID = TRANSFER_SYNTAXES[self.syntax][0]
+                pydicom.dcmwrite(self._file, attributes, enforce_file_format=True)
+        except (OSError, InputError):
+            raise
+        except Exception as error:  # pydicom's own words may quote the attribute it stumbled over
+            reason = f"attributes of its source cannot be written again ({type(error).__name__})"
+            raise InputError(self.path, reason) from None
+        shape = (*self.source.shape, 3) if self.colour else self.source.shape
+        try:
+            self._pixels = PixelDataWriter(self._file, self.syntax, self.source.n_frames, shape)
+        except ValueError as error:
+            raise self._too_large(error) from error
+        return self._pixels
+
+    def _tissue(self, result: DehazeResult):
+        """Frames ``(H, W)`` or ``(H, W, 3)`` uint8 to write."""
+        for row, tissue_db in enumerate(result.tissue):
+            before, after = (self._grey(frame) for frame in (result.cine.frames[row], tissue_db))
+            if result.cine.tissue_mask is not None:
+                after = np.where(result.cine.tissue_mask[row], after, before)
+            picture = self.source.picture(self.n_done + row) if self.colour else None
+            if picture is None or picture.rgb is None:
+                yield after
+                continue
+            step = after.astype(np.int16) - before
+            yield np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
+
+    def _haze(self, result: DehazeResult):
+        for row, haze_db in enumerate(result.haze):
+            haze = self._grey(haze_db)
+            mask = result.cine.tissue_mask
+            yield haze if mask is None else np.where(mask[row], haze, 0).astype(np.uint8)
+
+    def _grey(self, frame_db: np.ndarray) -> np.ndarray:
+        return db_to_grey(frame_db, self.source.dynamic_range_db)
+
+    def _too_large(self, error: ValueError) -> InputError:
+        return InputError(
+            self.path,
+            f"cannot hold {error}",
+            "at most 4 GiB, as in any DICOM object",
+            "take part of the frames with --frames, or compress them with --transfer-syntax",
+        )
