@@ -1,0 +1,188 @@
+"""Images, folders of images and MetaImage files as scans."""
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _scans import fan_frames, write
+from PIL import Image
+
+import usdehaze as ud
+from usdehaze.cli.plan import plan_jobs
+from usdehaze.errors import InputError
+from usdehaze.io import list_scans, open_scan
+from usdehaze.io.images import natural_order
+
+FRAMES = fan_frames(12, 72, 80)
+
+
+def expected(frames):
+    return (frames.astype(float) / 255 - 1) * 60
+
+
+def folder(path, frames=FRAMES, suffix="png"):
+    path.mkdir(parents=True)
+    for index, frame in enumerate(frames):
+        Image.fromarray(frame).save(path / f"frame-{index + 1}.{suffix}")
+    return path
+
+
+def mha(path, frames, compressed=False, header=(), data=None, order="<"):
+    """A MetaImage file of ``frames`` ``(T, H, W[, C])``."""
+    types = {"u1": "MET_UCHAR", "u2": "MET_USHORT", "i2": "MET_SHORT", "f4": "MET_FLOAT"}
+    code = frames.dtype.str[1:]
+    values = frames.astype(frames.dtype.newbyteorder(order)).tobytes() if data is None else data
+    lines = {
+        "ObjectType": "Image",
+        "NDims": "3",
+        "BinaryDataByteOrderMSB": str(order == ">"),
+        "CompressedData": str(compressed),
+        "DimSize": f"{frames.shape[2]} {frames.shape[1]} {frames.shape[0]}",
+        "ElementType": types[code],
+        **dict(header),
+        "ElementDataFile": "LOCAL",
+    }
+    text = "".join(f"{name} = {value}\n" for name, value in lines.items())
+    path.write_bytes(text.encode() + (zlib.compress(values) if compressed else values))
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "tif"])
+def test_a_folder_of_images_is_a_cine_in_natural_order(tmp_path, suffix):
+    cine = ud.open_cine(folder(tmp_path / "clip", suffix=suffix))
+    assert np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
+    assert "12 images taken as one cine, in the order of their names." in cine.source.assumptions
+    assert (cine.source.name, cine.geometry.found_by) == ("clip", "sector finder")
+
+
+def test_natural_order_counts():
+    names = ["f10.png", "f9.png", "f2b.png", "f2a.png", "g1.png"]
+    ordered = natural_order([Path(name) for name in names])
+    assert [path.name for path in ordered] == ["f2a.png", "f2b.png", "f9.png", "f10.png", "g1.png"]
+
+
+def test_a_range_of_a_folder_is_the_same_frames(tmp_path):
+    path = folder(tmp_path / "clip")
+    part, whole = ud.open_cine(path, frames=slice(3, 7)), ud.open_cine(path)
+    assert np.array_equal(part.frames, whole.frames[3:7]) and part.geometry == whole.geometry
+    assert part.source.sha256 == whole.source.sha256
+
+
+def test_one_image_is_a_cine_of_one_frame_colour_as_luma_opacity_left_out(tmp_path):
+    rgba = np.dstack([FRAMES[0]] * 3 + [np.full_like(FRAMES[0], 9)])
+    rgba[0, 0, :3] = (0, 100, 0)
+    Image.fromarray(rgba).save(tmp_path / "a.png")
+    frames = ud.open_cine(tmp_path / "a.png").frames
+    grey = FRAMES[0].copy()
+    grey[0, 0] = round(58.7)
+    assert frames.shape == (1, 72, 80) and np.abs(frames[0] - expected(grey)).max() < 1e-3
+
+
+def test_16_bit_images_keep_their_depth(tmp_path):
+    deep = FRAMES[0].astype(np.uint16) * 257
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    cine = ud.open_cine(tmp_path / "a.png")
+    assert cine.source.units == "grey" and np.abs(cine.frames[0] - expected(FRAMES[0])).max() < 1e-3
+
+
+def test_palette_images_are_what_they_look_like(tmp_path):
+    Image.fromarray(FRAMES[0]).convert("RGB").quantize(256).save(tmp_path / "a.png")
+    assert np.abs(ud.open_cine(tmp_path / "a.png").frames[0] - expected(FRAMES[0])).max() < 1e-3
+
+
+def test_a_tiff_of_several_images_is_a_cine(tmp_path):
+    first, *rest = (Image.fromarray(frame) for frame in FRAMES)
+    first.save(tmp_path / "a.tif", save_all=True, append_images=rest)
+    assert np.abs(ud.open_cine(tmp_path / "a.tif").frames - expected(FRAMES)).max() < 1e-4
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_metaimage_is_read_in_any_order_of_frames(tmp_path, compressed, order):
+    deep = FRAMES.astype(np.uint16) * 257
+    with open_scan(mha(tmp_path / "a.mha", deep, compressed, order=order)) as scan:
+        for start, stop in ((7, 9), (0, 2), (10, 12), (3, 4)):
+            assert np.abs(scan.read_db(start, stop) - expected(FRAMES[start:stop])).max() < 1e-3
+
+
+def test_spacing_of_a_metaimage_is_believed_unless_it_is_its_default(tmp_path):
+    given = ud.open_cine(mha(tmp_path / "a.mha", FRAMES, header={"ElementSpacing": "0.2 0.3 1"}.items()))
+    assert given.geometry.spacing_m == pytest.approx((3e-4, 2e-4))
+    unset = ud.open_cine(mha(tmp_path / "b.mha", FRAMES, header={"ElementSpacing": "1 1 1"}.items()))
+    assert unset.geometry.spacing_m is None
+
+
+def test_colour_metaimages_become_their_luma(tmp_path):
+    rgb = np.repeat(FRAMES[..., None], 3, axis=3)
+    cine = ud.open_cine(mha(tmp_path / "a.mha", rgb, header={"ElementNumberOfChannels": "3"}.items()))
+    assert np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
+
+
+def test_a_folder_of_metaimages_of_one_frame_is_a_cine(tmp_path):
+    (tmp_path / "clip").mkdir()
+    for index in range(4):
+        mha(tmp_path / "clip" / f"{index}.mha", FRAMES[index : index + 1])
+    assert np.abs(ud.open_cine(tmp_path / "clip").frames - expected(FRAMES[:4])).max() < 1e-4
+
+
+def refused(path, *parts, **options):
+    with pytest.raises(InputError) as caught:
+        ud.open_cine(path, **options)
+    assert "\n" not in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_what_cannot_be_used_is_refused_in_one_line(tmp_path):
+    whole = folder(tmp_path / "clip")
+    Image.fromarray(FRAMES[0, :60]).save(whole / "frame-5.png")
+    refused(whole, "frame-5.png is 60 x 80 uint8; expected 72 x 80 uint8 as in frame-1.png", "one by one")
+    refused(whole, "has no datasets (images)", dataset="x")
+    cut = (folder(tmp_path / "cut") / "frame-3.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(cut[:300])
+    refused(tmp_path / "cut.png", "cannot be read as an image", "damaged")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "is a folder, not a scan")
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "message"),
+    [
+        ({"DimSize": "80 72 1000000"}, None, "declares 5760000000 bytes but stores 69120"),
+        ({"DimSize": "80000 72000 1"}, None, "at most 67108864 pixels a frame"),
+        ({"DimSize": "80 72 3 4"}, None, "holds 80 x 72 x 3 x 4 pixels"),
+        ({"DimSize": "80 -72 3"}, None, "holds 80 x -72 x 3 pixels"),
+        ({"DimSize": "a b"}, None, "MetaImage header that cannot be used"),
+        ({"ElementType": "MET_OTHER"}, None, "MetaImage header that cannot be used"),
+        ({"ElementNumberOfChannels": "2"}, None, "2 channels"),
+        ({"CompressedData": "True"}, zlib.compress(FRAMES.tobytes())[:-9000], "ends in frame"),
+        ({"CompressedData": "True"}, b"no zlib at all" * 600, "cannot be read as an image"),
+    ],
+)
+def test_metaimages_that_lie_are_refused(tmp_path, header, data, message):
+    refused(mha(tmp_path / "a.mha", FRAMES, header=header.items(), data=data), message)
+
+
+def test_a_metaimage_whose_data_lie_elsewhere_is_not_followed(tmp_path):
+    (tmp_path / "a.mha").write_text("ObjectType = Image\nDimSize = 80 72\nElementDataFile = /etc/passwd\n")
+    refused(tmp_path / "a.mha", "keeps its data in another file, which is not followed")
+
+
+def test_a_folder_of_scans_and_a_folder_of_images_are_told_apart(tmp_path):
+    folder(tmp_path / "in" / "clip")
+    (tmp_path / "in" / "scans").mkdir()
+    write(tmp_path / "in" / "scans" / "a.h5", {"x": FRAMES})
+    Image.fromarray(FRAMES[0]).save(tmp_path / "in" / "scans" / "thumbnail.png")
+    mha(tmp_path / "in" / "stack.mha", FRAMES)
+    Image.fromarray(FRAMES[0]).save(tmp_path / "in" / "stack.dehazed.png")
+    scans = list_scans([tmp_path / "in"])
+    assert [str(p.relative_to(tmp_path / "in")) for p in scans] == ["stack.mha", "clip", "scans/a.h5"]
+
+
+def test_results_of_a_folder_of_images_lie_beside_it(tmp_path):
+    clip = folder(tmp_path / "in" / "clip.v2")
+    assert plan_jobs((str(clip),), None)[0].result == tmp_path / "in" / "clip.v2.dehazed.h5"
+    assert plan_jobs((str(clip),), str(tmp_path / "out"))[0].result == tmp_path / "out" / "clip.v2.dehazed.h5"
+    job = plan_jobs((str(tmp_path / "in"),), str(tmp_path / "out"))[0]
+    assert job.result == tmp_path / "out" / "clip.v2.dehazed.h5"
