@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from usdehaze.cine import Geometry
     from usdehaze.io import Scan
 
+_PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rectangle
 _MADE_WITH = ("preset", "guidance", "steps", "seed", "strength", "samples", "tissue_prior", "haze_prior", "created")
 
 
@@ -99,6 +100,13 @@ def _geometry_lines(geometry: Geometry) -> list[tuple[str, str]]:
     sector = geometry.sector
     if sector is None:
         lines.append(("geometry", "rectangle, no sector"))
+    elif sector.angle_max - sector.angle_min < _PARALLEL_RAD:
+        top, bottom = ((sector.apex_y + r) / sector.aspect for r in (sector.r_min, sector.r_max))
+        half_width = sector.r_max * math.tan(sector.angle_max)
+        columns = f"columns {math.ceil(sector.apex_x - half_width)} to {math.floor(sector.apex_x + half_width)}"
+        lines.append(
+            ("geometry", f"rectangle ({geometry.found_by}): rows {math.ceil(top)} to {math.floor(bottom)}, {columns}")
+        )
     else:
         lines += [
             ("geometry", f"scan-converted sector ({geometry.found_by})"),

@@ -17,23 +17,33 @@ class Job:
     result: Path
     preview: Path | None
     zea: Path | None
+    dicom: Path | None = None
+    dicom_haze: Path | None = None
 
     @property
     def targets(self) -> list[Path]:
         """Every file that the job writes."""
-        return [target for target in (self.result, self.preview, self.zea) if target is not None]
+        files = self.result, self.preview, self.zea, self.dicom, self.dicom_haze
+        return [target for target in files if target is not None]
 
 
-def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None = None, zea: bool = False) -> list[Job]:
+def plan_jobs(
+    inputs: tuple[str, ...],
+    out_dir: str | None,
+    preview: str | None = None,
+    zea: bool = False,
+    save_haze: bool = False,
+) -> list[Job]:
     """One job per scan, in the order given; a scan named twice is done once.
 
     ``STEM.dehazed.h5`` goes next to the scan, or under ``out_dir``, where the sub-folders of an input folder are kept.
+    For DICOM input ``STEM.dehazed.dcm`` goes beside it, with ``save_haze`` also ``STEM.dehazed.haze.dcm``.
     Scans of one folder that differ in their suffix alone (``a.h5``, ``a.hdf5``) keep it: ``a.hdf5.dehazed.h5``.
 
     Raises:
         click.UsageError: two scans would write one file, or a result would replace a scan.
     """
-    from usdehaze.io.detect import RESULT_SUFFIX, ZEA_SUFFIX, list_scans
+    from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, RESULT_SUFFIX, ZEA_SUFFIX, list_scans
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
@@ -49,7 +59,9 @@ def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None 
         stem = _stem(scan) if stems[scan.parent.resolve(), _stem(scan)] == 1 else scan.name
         result = folder / (stem + RESULT_SUFFIX)
         drawn = result.with_suffix(f".{preview}") if preview else None
-        jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None))
+        dicom = folder / (stem + DICOM_SUFFIX) if _is_dicom(scan) else None
+        dicom_haze = folder / (stem + DICOM_HAZE_SUFFIX) if dicom and save_haze else None
+        jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze))
     writers: dict[Path, Path] = {}
     for job in jobs:
         for target in job.targets:
@@ -61,6 +73,16 @@ def plan_jobs(inputs: tuple[str, ...], out_dir: str | None, preview: str | None 
                 raise click.UsageError(f"{other} and {job.scan} would both write {target}; process them one by one")
             writers[resolved] = job.scan
     return jobs
+
+
+def _is_dicom(scan: Path) -> bool:
+    from usdehaze.errors import InputError
+    from usdehaze.io.detect import kind_of
+
+    try:
+        return kind_of(scan) == "DICOM"
+    except InputError:  # opening it will say what is wrong
+        return False
 
 
 def _stem(scan: Path) -> str:

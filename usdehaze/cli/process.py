@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-CHUNK_BYTES = 32 * 2**20  # of float32 frames taken on at once
+CHUNK_FRAMES, CHUNK_BYTES = 64, 32 * 2**20  # taken on at once at most, as float32
+TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
 GUIDANCE = ("proximal", "pigdm", "dps")
 
 
@@ -49,6 +50,14 @@ GUIDANCE = ("proximal", "pigdm", "dps")
 @reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
 @click.option("--format", "formats", type=click.Choice(["zea"]), help="Also write STEM.dehazed.zea.hdf5, for zea.")
+@click.option("--save-haze", is_flag=True, help="DICOM input: also write the haze, STEM.dehazed.haze.dcm.")
+@click.option(
+    "--transfer-syntax",
+    type=click.Choice(TRANSFER_SYNTAXES),
+    default="explicit",
+    show_default=True,
+    help="Of DICOM results; all are lossless.",
+)
 @click.option("--preview", type=click.Choice(["mp4", "gif", "png"]), help="Also draw input, tissue and haze.")
 @click.option(
     "--config",
@@ -67,9 +76,13 @@ def process(
     overwrite: bool,
     preview: str | None,
     formats: str | None,
+    save_haze: bool,
+    transfer_syntax: str,
     **options: Any,
 ) -> None:
     """Dehazes every FILE: STEM.dehazed.h5 holds the tissue and haze estimates.
+
+    For a DICOM file STEM.dehazed.dcm is the dehazed image as well.
 
     A FILE may be a folder: every scan in it, recursively. A scan that fails does not stop the others.
     """
@@ -78,9 +91,11 @@ def process(
         from usdehaze.preview import check_kind
 
         check_kind(preview)
-    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea")
+    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze)
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db", "frames")}
-    worker = _Worker(options, settings, overwrite, preview)  # what is left of the options is the model's business
+    worker = _Worker(
+        options, settings, overwrite, preview, transfer_syntax
+    )  # what is left of the options is the model's business
     with _clean_stop():
         failed = sum(not worker.try_one(job, reading) for job in jobs)
     if len(jobs) != 1 or Path(files[0]).is_dir():
@@ -104,8 +119,11 @@ def _clean_stop() -> Iterator[None]:
 class _Worker:
     """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them."""
 
-    def __init__(self, model: dict[str, Any], settings: Settings, overwrite: bool, preview: str | None) -> None:
+    def __init__(
+        self, model: dict[str, Any], settings: Settings, overwrite: bool, preview: str | None, transfer_syntax: str
+    ) -> None:
         self.model, self.settings, self.overwrite, self.preview = model, settings, overwrite, preview
+        self.transfer_syntax = transfer_syntax
         self.dehazer: Dehazer | None = None
 
     def try_one(self, job: Job, reading: dict[str, Any]) -> bool:
@@ -151,6 +169,8 @@ class _Worker:
 
     def _dehaze(self, dehazer: Dehazer, scan: Scan, job: Job) -> str:
         """Writes the job's files, a chunk of frames at a time, and tells which."""
+        from usdehaze.masking import keep_what_is_no_tissue
+
         started = time.monotonic()
         sinks = self._sinks(scan, job)
         with ExitStack() as stack:
@@ -160,6 +180,7 @@ class _Worker:
             for cine in scan.chunks(self._chunk(scan)):
                 done = cine.source.first_frame - scan.source.first_frame
                 result = dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames))
+                result = keep_what_is_no_tissue(result)
                 for sink in sinks:
                     sink.append(result)
         seconds = time.monotonic() - started
@@ -179,13 +200,26 @@ class _Worker:
             from usdehaze.io.zea import ZeaWriter
 
             sinks.insert(0, ZeaWriter(job.zea, scan, self.overwrite))
+        if job.dicom is not None:
+            sinks[:0] = self._dicom_sinks(scan, job)
         return sinks
+
+    def _dicom_sinks(self, scan: Scan, job: Job) -> list[Sink]:
+        from usdehaze.io.dicom import DicomScan, DicomWriter
+
+        named = [(path, what) for path, what in ((job.dicom, "tissue"), (job.dicom_haze, "haze")) if path is not None]
+        if not isinstance(scan, DicomScan):
+            return []
+        return [
+            DicomWriter(path, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite)
+            for path, what in named
+        ]
 
     def _chunk(self, scan: Scan) -> int:
         """Frames to hold at once: never fewer than a batch."""
         height, width = scan.shape
         batch = 16 if self.model["batch_size"] == "auto" else int(self.model["batch_size"])
-        return max(batch, CHUNK_BYTES // (4 * height * width) // batch * batch)
+        return max(batch, min(CHUNK_FRAMES, CHUNK_BYTES // (4 * height * width)) // batch * batch)
 
 
 def _from(progress: Progress, first: int, n_frames: int) -> Progress:

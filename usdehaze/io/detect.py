@@ -12,6 +12,9 @@ from usdehaze.errors import InputError
 
 RESULT_SUFFIX = ".dehazed.h5"
 ZEA_SUFFIX = ".dehazed.zea.hdf5"
+DICOM_SUFFIX = ".dehazed.dcm"
+DICOM_HAZE_SUFFIX = ".dehazed.haze.dcm"
+RESULT_SUFFIXES = (RESULT_SUFFIX, ZEA_SUFFIX, DICOM_SUFFIX, DICOM_HAZE_SUFFIX)
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*")  # PNG, JPEG, BMP, TIFF
 _META_IMAGE_SIGNATURES = (b"ObjectType", b"NDims")
@@ -103,7 +106,7 @@ def _scans_in(folder: Path) -> Iterator[Path]:
 
 def _is_scan(path: Path) -> bool:
     """Whether a file is a scan by itself, not an image among others."""
-    if path.name.startswith(".") or path.name.endswith((RESULT_SUFFIX, ZEA_SUFFIX)):
+    if path.name.startswith(".") or path.name.endswith(RESULT_SUFFIXES):
         return False
     try:
         kind = kind_of(path)
@@ -113,4 +116,8 @@ def _is_scan(path: Path) -> bool:
             return MetaImage(path).found().shape[0] > 1
     except InputError:  # a dangling link, a socket: not a scan
         return False
+    if kind == "DICOM":
+        from usdehaze.io.dicom.header import is_directory
+
+        return not is_directory(path)
     return kind == "HDF5"

@@ -45,10 +45,10 @@ def open_scan(
     if dataset or axes:
         raise InputError(path, f"has no datasets ({kind})", "no --dataset and no --axes")
     if kind == "DICOM":
-        try:
-            from usdehaze.io.dicom import open_dicom
-        except ImportError:
-            raise InputError(path, "is a DICOM file, which is not read yet", "an HDF5 file") from None
+        if units:
+            raise InputError(path, f"units {units!r}", "no --units: DICOM images hold log-compressed grey levels")
+        from usdehaze.io.dicom import open_dicom
+
         return open_dicom(path, frames=frames, dynamic_range_db=dynamic_range_db)
     from usdehaze.io.images import ImageScan
 

@@ -20,6 +20,7 @@ from pydicom.uid import (
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
+    MediaStorageDirectoryStorage,
 )
 
 from usdehaze.errors import InputError
@@ -98,6 +99,15 @@ def open_header(path: str | os.PathLike[str]) -> Header:
             raise InputError(path, f"cannot be read ({error.strerror})") from error
         # pydicom's own words may quote what it stumbled over
         raise unreadable(path, type(error).__name__) from None
+
+
+def is_directory(path: str | os.PathLike[str]) -> bool:
+    """True for a DICOMDIR, the table of contents of a medium."""
+    try:
+        with quiet():
+            return read_file_meta_info(path).get("MediaStorageSOPClassUID") == MediaStorageDirectoryStorage
+    except Exception:
+        return False
 
 
 def unreadable(path: object, reason: str) -> InputError:
