@@ -48,6 +48,9 @@ def test_figures_are_those_of_the_known_errors(document: dict) -> None:
     assert ours["max_rise_db"]["tissue"] == pytest.approx(-3, abs=1e-3)
     # Walls and cavities do not overlap; one of the 35 bins straddles the gap and costs at most half a bin.
     assert 1 - 0.5 / 17 <= ours["gcnr"]["tissue"] == document["others"]["truth"]["gcnr"]["tissue"]
+    for region in ("tissue", "haze"):  # 6 dB of haze, 3 dB of them removed
+        assert ours[f"rmse_{region}_db"]["input"] == pytest.approx(6, abs=1e-3)
+        assert ours[f"rmse_{region}_db"]["tissue"] == pytest.approx(3, abs=1e-3)
     assert ours["ks_tissue"]["tissue"] > 0.3 and baseline["ks_tissue"]["tissue"] == 0
 
 
@@ -78,6 +81,8 @@ def test_table_has_a_row_a_method_under_its_columns(document: dict) -> None:
     column = header.split().index("psnr_db")
     values = [row[16:].split()[column] for row in rows]
     assert values == ["22.50", "22.50", "28.52", "-"]
+    gcnr = header.split().index("gcnr")
+    assert header.split()[gcnr : gcnr + 3] == ["gcnr", "ks_tissue", "tissue_shift_db"]  # never shown alone
 
 
 def test_frames_reach_the_method_as_a_cine() -> None:

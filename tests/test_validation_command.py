@@ -9,11 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cine import Cartesian, Cine, Source
-from usdehaze.errors import InputError
+from usdehaze.cli import main
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.validation.command import run
+from usdehaze.validation.report import panel
 
 H, W = 40, 60
 ROIS = {
@@ -24,17 +27,20 @@ ROIS = {
 }
 
 
-def result_file(path: Path, source: str = "scan.h5", removed_db: float = 10.0, first_frame: int = 0) -> Path:
+def write(path: Path, cine: Cine, removed_db: float, left: int = 25) -> Path:
+    """A result whose tissue is the input with ``removed_db`` taken off right of the column ``left``."""
     from usdehaze.io.result import write_result
 
+    tissue = cine.frames.copy()
+    tissue[:, :, left:] = np.maximum(tissue[:, :, left:] - removed_db, -60)
+    write_result(path, SimpleNamespace(cine=cine, tissue=tissue, haze=cine.frames - 6, std=None, settings={}))
+    return path
+
+
+def result_file(path: Path, source: str = "scan.h5", removed_db: float = 10.0, first_frame: int = 0) -> Path:
     rng = np.random.default_rng(3)
     frames = rng.uniform(-40, -5, (2, H, W)).astype(np.float32)
-    tissue = frames.copy()
-    tissue[:, :, 25:] = np.maximum(tissue[:, :, 25:] - removed_db, -60)
-    cine = Cine(frames, Cartesian(), 60.0, None, Source(name=source, first_frame=first_frame))
-    result = SimpleNamespace(cine=cine, tissue=tissue, haze=frames - 6, std=None, settings={"preset": "fast"})
-    write_result(path, result)
-    return path
+    return write(path, Cine(frames, Cartesian(), 60.0, None, Source(name=source, first_frame=first_frame)), removed_db)
 
 
 @pytest.fixture
@@ -48,9 +54,9 @@ def test_gcnr_is_never_printed_without_tissue_ks_and_tissue_shift(tmp_path: Path
     lines: list[str] = []
     result = result_file(tmp_path / "a.dehazed.h5")
     assert run([result], True, None, roi, None, None, False, lines.append) == 0
-    names = [line.split()[0] for line in lines[2:-1]]
-    assert names == ["gcnr", "ks_tissue", "ks_haze", "tissue_shift_db"]
-    assert "416" in lines[-1]  # 16 x 26 pixels of wall: said to be few
+    names = [line.split()[0] for line in lines[2:7]]
+    assert names == ["gcnr", "gcnr_corrected", "ks_tissue", "tissue_shift_db", "ks_haze"]
+    assert "416 pixels" in lines[7]  # 16 x 26 pixels of wall: said to be few
     everything: list[str] = []
     run([result], False, None, roi, None, None, False, everything.append)
     assert any(line.startswith("contrast_db") for line in everything)
@@ -78,6 +84,58 @@ def test_json_csv_and_panels_hold_the_same_figures(tmp_path: Path, roi: Path) ->
     assert tuple(pixels[16 + 4, 2]) == (64, 224, 96)  # corner of the tissue region, in green
     grey = pixels[16 + 15, 10]  # inside it: the frame itself
     assert len(set(grey.tolist())) == 1
+
+
+def test_automatic_regions_are_marked_wherever_figures_of_them_appear(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    frames = rng.normal(-40, 3, (2, 80, 90)).astype(np.float32)
+    frames[:, :, :40] += 22
+    path, report, lines = tmp_path / "a.dehazed.h5", tmp_path / "report", []
+    write(path, Cine(np.clip(frames, -60, 0), Cartesian(), 60.0, None, Source(name="scan.h5")), 3.0)
+    assert run([path], True, None, Path("auto"), tmp_path / "m.json", report, False, lines.append) == 0
+    assert "automatic regions" in lines[0] and any(line.startswith("note: automatic regions: ") for line in lines)
+    document = json.loads((tmp_path / "m.json").read_text())
+    assert document["settings"]["regions"]["origin"] == "automatic"
+    assert "high by construction" in " ".join(document["settings"]["warnings"])
+    assert {frame["regions"] for frame in document["frames"]} == {"automatic"}
+    with (report / "metrics.csv").open() as file:
+        assert {row["regions"] for row in csv.DictReader(file)} == {"automatic"}
+    plain = panel({"input": frames[0]}, 60.0)
+    marked = Image.open(report / "a.dehazed-frame-000.png")
+    caption = slice(0, 16), slice(45, 90)  # right of the word "input"
+    assert np.asarray(plain)[caption].max() == 0 < np.asarray(marked)[caption].max()
+
+
+def test_labels_are_used_and_their_erosion_stated(tmp_path: Path) -> None:
+    labels = np.zeros((H, W), dtype=np.uint8)
+    labels[4:30, 2:18], labels[4:34, 25:55] = 170, 85
+    Image.fromarray(labels).save(tmp_path / "scan.png")
+    result, lines, path = result_file(tmp_path / "a.dehazed.h5"), [], tmp_path / "m.json"
+    for margin, stated, n_tissue in ((None, 3, 20 * 10), (1.0, 1, 24 * 14), (0.0, 0, 26 * 16)):
+        arguments = ([result], True, None, tmp_path, path, None, False, lines.append)
+        assert run(*arguments, labels="tissue=170 haze=85", margin_px=margin) == 0
+        document = json.loads(path.read_text())
+        assert document["frames"][0]["n_pixels"]["tissue"] == n_tissue
+        regions = {"origin": "given", "source": tmp_path.name, "margin_px": stated}
+        assert document["settings"]["regions"] == regions | {"labels": {"tissue": ["170"], "haze": ["85"]}}
+    assert "eroded by 3 pixels" in lines[0]
+    with pytest.raises(UsdehazeError, match="expected a value for each role"):
+        run(*arguments, labels="170")
+
+
+def test_several_results_are_compared_in_pairs_in_the_table(tmp_path: Path, roi: Path) -> None:
+    lines: list[str] = []
+    results = [result_file(tmp_path / f"{db}.dehazed.h5", removed_db=db) for db in (3.0, 6.0, 9.0)]
+    run(results, True, None, roi, None, None, False, lines.append)
+    assert "Wilcoxon p" in lines[1]
+    gcnr = next(line for line in lines if line.startswith("gcnr "))
+    assert gcnr.split()[7] == "0.25"  # three cines, all better: 2 / 2^3
+    assert "; bias 0." in gcnr
+
+
+def test_regions_without_results_are_wrong_usage() -> None:
+    done = CliRunner().invoke(main, ["validate", "--roi", "auto"])
+    assert done.exit_code == 2 and "need a RESULT" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_several_results_are_pooled_by_cine_and_a_bad_one_does_not_stop_them(

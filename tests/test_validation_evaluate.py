@@ -74,8 +74,49 @@ def test_frames_of_one_cine_are_one_cluster(cine: Any) -> None:
     assert document["settings"]["ci95_cluster"] == "cine"
     low, high = document["summary"]["contrast_db"]["ci95"]
     assert low == pytest.approx(0, abs=1e-4) and high == pytest.approx(10, abs=1e-4)  # means of b and of a
-    single = metrics_document(one[:1], None)
-    assert single["summary"]["gcnr"]["ci95"] is None  # one frame says nothing about spread
+    single = metrics_document(one[:1], None)  # one frame says nothing about spread, but its blocks do of gCNR
+    assert single["summary"]["contrast_db"]["ci95"] is None
+    assert single["summary"]["gcnr"]["ci95"] == one[0]["gcnr"]["ci95"]
+    assert single["settings"]["ci95_cluster"] == "block of pixels"
+
+
+def test_cines_are_compared_in_pairs_each_counted_once(cine: Any) -> None:
+    frames, _, regions = cine
+    records = []
+    for name, removed in (("a", 12), ("b", 6), ("c", 3)):
+        lowered = frames.copy()
+        lowered[:, regions.mask("haze", 0)] -= removed
+        records += evaluate_cine(name, frames, lowered, regions)[: 1 if name == "a" else T]
+    summary = metrics_document(records, None)["summary"]
+    paired = summary["contrast_db"]["paired"]
+    assert paired["mean_difference"] == pytest.approx(7, abs=1e-4)  # 12, 6 and 3, not weighed by frames
+    assert (paired["n_clusters"], paired["wilcoxon_p"]) == (3, 0.25)
+    assert summary["mean_tissue_db"]["paired"]["wilcoxon_p"] is None  # no cine differs
+    assert "paired" not in summary["ks_tissue"]
+
+
+def test_small_regions_are_warned_of_and_large_ones_are_not(cine: Any) -> None:
+    frames, output, regions = cine
+    warnings = metrics_document(evaluate_cine("a", frames, output, regions), None)["settings"]["warnings"]
+    assert warnings[0].startswith("a region holds only 100 pixels; under 1000")
+    wide = np.random.default_rng(1).normal(-30, 4, (1, 90, 90)).astype(np.float32)
+    halves = np.zeros((2, 1, 90, 90), dtype=bool)
+    halves[0, :, :45], halves[1, :, 45:] = True, True
+    large = Regions(
+        tuple(Region(role, role, half, frozenset({0})) for role, half in zip(("tissue", "haze"), halves, strict=True)),
+        (1, 90, 90),
+    )
+    assert metrics_document(evaluate_cine("b", wide, wide, large), None)["settings"]["warnings"] == []
+
+
+def test_errors_by_region_are_those_put_there() -> None:
+    truth = np.full((20, 20), -30.0)
+    tissue, haze = np.zeros((2, 20, 20), dtype=bool)
+    tissue[:10], haze[10:] = True, True
+    estimate = np.where(tissue, truth + 1, truth - 3)
+    figures = truth_metrics(truth + 6, estimate, truth, 60, tissue, haze)
+    assert figures["rmse_tissue_db"] == {"input": 6, "tissue": 1, "delta": -5}
+    assert figures["rmse_haze_db"] == {"input": 6, "tissue": 3, "delta": -3}
 
 
 def test_psnr_and_ssim_compare_with_the_truth() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from _gcnr_pairs import pairs
 from scipy import stats
 
 from usdehaze.validation import metrics
@@ -37,7 +40,8 @@ def test_default_gcnr_is_unchanged_by_increasing_transforms_of_tied_data() -> No
     a, b = rng.integers(40, 200, 700), rng.integers(0, 120, 2100)
     value = metrics.gcnr(a, b)
     assert 0.2 < value < 0.9
-    for transform in (lambda v: 0.1 * v - 60, lambda v: np.exp(v / 20.0), lambda v: v.astype(float) ** 3):
+    cuts = [np.float32, np.uint8, lambda v: 0.1 * v - 60, lambda v: np.exp(v / 20.0), lambda v: v.astype(float) ** 3]
+    for transform in cuts:
         assert metrics.gcnr(transform(a), transform(b)) == value
     assert metrics.gcnr(np.exp(a / 20.0), np.exp(b / 20.0), bins=256) != metrics.gcnr(a, b, bins=256)
 
@@ -58,15 +62,20 @@ def test_default_gcnr_shrugs_at_an_outlier_that_ruins_the_fixed_bin_one() -> Non
     assert metrics.gcnr(a, far, bins=256) < 0.5 * metrics.gcnr(a, b, bins=256)
 
 
-def test_fixed_bin_gcnr_is_the_common_histogram_formula() -> None:
-    rng = np.random.default_rng(4)
-    for _ in range(20):
-        a, b = rng.normal(-30, 8, rng.integers(50, 900)), rng.normal(-40, 6, rng.integers(50, 900))
-        _, edges = np.histogram(np.concatenate([a, b]), bins=256)
-        f, _ = np.histogram(a, bins=edges, density=True)
-        g, _ = np.histogram(b, bins=edges, density=True)
-        expected = 1 - np.minimum(f / f.sum(), g / g.sum()).sum()
-        assert metrics.gcnr(a, b, bins=256) == pytest.approx(expected, abs=1e-12)
+def test_fixed_bin_gcnr_equals_what_zea_and_the_challenge_made_of_a_thousand_pairs() -> None:
+    recorded = json.loads((Path(__file__).parent / "data" / "gcnr_256_bins.json").read_text())["gcnr"]
+    found = [metrics.gcnr(a, b, bins=256) for a, b in pairs()]
+    assert len(found) == len(recorded) == 1000
+    assert np.abs(np.subtract(found, [zea for zea, _ in recorded])).max() < 1e-12
+    assert np.abs(np.subtract(found, [challenge for _, challenge in recorded])).max() < 1e-12
+
+
+def test_fixed_bin_gcnr_counts_a_pixel_on_an_edge_in_the_upper_bin_and_the_maximum_in_the_last() -> None:
+    # Four bins of width 1 from 0 to 4: a fills them 1, 2, 0, 1, b 0, 1, 1, 2; overlap 0 + 1/4 + 0 + 1/4.
+    assert metrics.gcnr([0.0, 1.0, 1.5, 4.0], [1.0, 2.0, 3.0, 3.5], bins=4) == pytest.approx(0.5, abs=1e-15)
+    narrow = np.float32(-60) + np.array([0, 1], np.float32) * np.spacing(np.float32(-60))
+    assert metrics.gcnr(narrow[:1], narrow[1:], bins=256) == 1.0  # float32 has no 256 bins between these two
+    assert metrics.gcnr(narrow[:1], narrow[:1], bins=256) == 0.0
 
 
 def test_fixed_bin_gcnr_of_identical_small_regions_is_far_from_zero_and_the_default_less_so() -> None:
@@ -123,21 +132,27 @@ def test_ssim_equals_its_formula_on_one_window_and_on_constants() -> None:
     assert grey == pytest.approx((2 * 0.5 * 0.25 + 1e-4) / (0.25 + 0.0625 + 1e-4))
 
 
-def test_bootstrap_interval_of_independent_values_has_the_width_of_theory() -> None:
-    values = np.random.default_rng(8).normal(2.0, 1.0, 400)
-    low, high = metrics.bootstrap_ci95(values, np.arange(400), seed=0) or (0, 0)
-    half = 1.96 * values.std() / math.sqrt(400)
-    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
-    assert metrics.bootstrap_ci95(values, np.arange(400), seed=0) == (low, high)
+def test_speckle_snr_is_that_of_rayleigh_amplitudes() -> None:
+    rng = np.random.default_rng(11)
+    theory = math.sqrt(math.pi / (4 - math.pi))  # 1.913
+    for power in (1.0, 0.01):
+        assert metrics.speckle_snr(speckle_db(200_000, power, rng)) == pytest.approx(theory, abs=0.015)
+    assert metrics.speckle_snr([0.0, 20 * math.log10(3)]) == pytest.approx(2.0)  # amplitudes 1 and 3: mean 2, spread 1
+    assert metrics.speckle_snr([-12.3, -12.3, -12.3]) == math.inf
 
 
-def test_bootstrap_draws_the_frames_of_a_cine_together() -> None:
-    cine_mean = np.random.default_rng(9).normal(0, 1, 10)
-    values, cines = np.repeat(cine_mean, 30), np.repeat(np.arange(10), 30)
-    low, high = metrics.bootstrap_ci95(values, cines) or (0, 0)
-    frames = metrics.bootstrap_ci95(values, np.arange(300)) or (0, 0)
-    assert high - low > 4 * (frames[1] - frames[0])  # sqrt(30) = 5.5 times
-    assert metrics.bootstrap_ci95(values, np.zeros(300)) is None
+def test_cnr_of_amplitudes_is_the_linear_one_and_zeas_is_20_log10_of_root_2_of_ours() -> None:
+    a, b = 20 * np.log10([1.0, 3.0]), 20 * np.log10([0.1, 0.3])
+    linear = metrics.cnr(metrics.amplitude(a), metrics.amplitude(b))
+    assert linear == pytest.approx(1.8 / math.sqrt(1 + 0.01))
+    in_db = 20 * math.log10(1.8 / math.sqrt((1 + 0.01) / 2))
+    assert 20 * math.log10(math.sqrt(2) * linear) == pytest.approx(in_db)
+
+
+def test_rmse_is_the_root_of_the_mean_square() -> None:
+    assert metrics.rmse_db([1.0, -7.0], [0.0, 0.0]) == pytest.approx(5.0)
+    with pytest.raises(ValueError, match="differ in shape"):
+        metrics.rmse_db([1.0, 2.0], [0.0])
 
 
 @pytest.mark.parametrize("a, b", [([], [1.0]), ([math.nan], [1.0]), ([1.0], [math.inf])])

@@ -17,7 +17,23 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--gcnr-bins", type=click.IntRange(2, 100_000), metavar="N", help="Fixed bins; equiprobable bins by default."
 )
-@click.option("--roi", type=_PATH, metavar="FILE", help="Regions of interest: JSON, label image or HDF5 label dataset.")
+@click.option(
+    "--roi",
+    type=_PATH,
+    metavar="FILE|DIR|auto",
+    help="Regions of interest: JSON polygons, label PNG, NIfTI or HDF5 (FILE.h5:DATASET), DICOM SEG; a folder with one "
+    "for each scan; or auto, found by brightness in the input and marked as such.",
+)
+@click.option(
+    "--labels", metavar="TEXT", help='What stands for the roles in label images and segments: "tissue=170 haze=85".'
+)
+@click.option(
+    "--margin",
+    "margin_px",
+    type=click.FloatRange(0, 1000),
+    metavar="PX",
+    help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
+)
 @click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
 @click.option("--report", type=_PATH, metavar="DIR", help="Write a report to DIR.")
 @common_options
@@ -28,11 +44,15 @@ def validate(
     gcnr: bool,
     gcnr_bins: int | None,
     roi: Path | None,
+    labels: str | None,
+    margin_px: float | None,
     json_path: Path | None,
     report: Path | None,
 ) -> None:
     """Metrics on RESULT files; without any, the built-in truth-known benchmark of the installed priors."""
     from usdehaze.validation.command import run
 
+    if not results and (roi, labels, margin_px) != (None, None, None):
+        raise click.UsageError("--roi, --labels and --margin need a RESULT; the benchmark has regions of its own.")
     quiet = settings_of(ctx).quiet
-    ctx.exit(run(list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo))
+    ctx.exit(run(list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo, labels, margin_px))

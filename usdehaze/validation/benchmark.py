@@ -30,8 +30,10 @@ ESTIMATORS = {
     "haze_psnr_db": "haze estimate (input column: the hazy frame itself) against the true haze, as psnr_db",
     "gcnr": "walls against cavities of the simulator's labels",
     "ks_tissue": "input against output in the walls",
-    "ks_haze": "input against output in the cavities",
     "tissue_shift_db": "mean output minus mean input in the walls",
+    "ks_haze": "input against output in the cavities",
+    "rmse_tissue_db": "root mean squared error against the true tissue, dB values, in the walls",
+    "rmse_haze_db": "root mean squared error against the true tissue, dB values, in the cavities",
     "clean_change_db": "median |output - input| over pixels brighter than -30 dB of tissue without haze",
     "max_rise_db": "largest output - input of any pixel; haze is only ever removed",
 }
@@ -158,12 +160,14 @@ def _record(seed: int, t: int, truth: Any, tissue: np.ndarray, haze: np.ndarray,
     """Figures of one frame of one scene against its truth; ``tissue`` and ``haze`` are ``(H, W)`` estimates in dB."""
     hazy, dynamic_range_db = truth.hazy[t], truth.dynamic_range_db
     record: dict[str, Any] = {"cine": f"scene-{seed}", "frame": t}
-    record |= truth_metrics(hazy, tissue, truth.tissue[t], dynamic_range_db)
+    wall, cavity = truth.labels[t] == WALL, truth.labels[t] == CAVITY
+    enough = min(wall.sum(), cavity.sum()) >= MIN_REGION_PIXELS
+    regions = (wall, cavity) if enough else (None, None)
+    record |= truth_metrics(hazy, tissue, truth.tissue[t], dynamic_range_db, *regions)
     record["haze_psnr_db"] = figure(
         metrics.psnr_db(hazy, truth.haze[t], dynamic_range_db), metrics.psnr_db(haze, truth.haze[t], dynamic_range_db)
     )
     record["max_rise_db"] = figure(None, float((tissue - hazy).max()))
-    wall, cavity = truth.labels[t] == WALL, truth.labels[t] == CAVITY
-    if min(wall.sum(), cavity.sum()) >= MIN_REGION_PIXELS:
+    if enough:
         record |= frame_metrics(hazy, tissue, wall, cavity, bins)
     return record

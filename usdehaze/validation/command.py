@@ -9,6 +9,9 @@ from typing import Any
 
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
+from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, parse_labels
+
+LABEL_MARGIN_PX = 3.0
 
 
 def run(
@@ -20,6 +23,8 @@ def run(
     report: Path | None,
     quiet: bool,
     echo: Callable[[str], None],
+    labels: str | None = None,
+    margin_px: float | None = None,
 ) -> int:
     """Measure, print a table, write what was asked for.
 
@@ -27,11 +32,15 @@ def run(
         results: result files; none for the benchmark of the installed priors.
         gcnr: show gCNR with its company (KS of both regions, tissue mean shift) only; files hold every metric.
         gcnr_bins: equal-width bins for gCNR; None for equiprobable ones.
-        roi: regions of interest for every result, or a folder that holds ``STEM.rois.json`` for each source.
+        roi: regions of interest for every result, a folder that holds ``STEM.rois.json`` (or ``.png``, ``.h5``, ...)
+            for each source, or "auto" for automatic regions of the input.
         json_path: Metrics JSON, replaced if there.
         report: folder for metrics.json, metrics.csv and PNG panels.
         quiet: print no table.
         echo: prints one line.
+        labels: what stands for tissue and haze in label images and segments, "tissue=170 haze=85".
+        margin_px: erosion of the regions, pixels; None for 3 with ``labels`` (their borders are nobody's measurement),
+            else 0.
 
     Returns:
         0 when everything was measured, 1 when some results could not be (one line each on stderr).
@@ -42,15 +51,18 @@ def run(
     from usdehaze.io.atomic import check_target
 
     if results and roi is None:
-        expected = "--roi FILE with a tissue and a haze region (JSON polygons, or a label PNG or HDF5: 255 and 128)"
+        expected = "--roi FILE with a tissue and a haze region (JSON polygons, label image, DICOM SEG), or --roi auto"
         raise InputError(results[0].name, "no regions of interest given", expected)
+    values = None if labels is None else parse_labels(labels)
+    if margin_px is None:
+        margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
     for target in (json_path, report / "metrics.json" if report else None):
         if target is not None:
             check_target(target, overwrite=True)
 
     if results:
         assert roi is not None
-        document, failed = _measure(results, gcnr_bins, roi, report)
+        document, failed = _measure(results, gcnr_bins, roi, values, margin_px, report)
     else:
         document, failed = _benchmark(gcnr_bins, quiet), 0
 
@@ -67,14 +79,17 @@ def run(
     return 1 if failed else 0
 
 
-def _measure(results: list[Path], bins: int | None, roi: Path, report: Path | None) -> tuple[dict[str, Any], int]:
+def _measure(
+    results: list[Path], bins: int | None, roi: Path, labels: Labels | None, margin_px: float, report: Path | None
+) -> tuple[dict[str, Any], int]:
     """Metrics of result files, and how many of them failed. One bad file never stops the rest."""
     records: list[dict[str, Any]] = []
     failed = 0
     unique = len({path.name for path in results}) == len(results)
     for path in results:
         try:
-            records += _measure_one(path, path.name if unique else str(path), bins, roi, report)
+            name = path.name if unique else str(path)
+            records += _measure_one(path, name, bins, roi, labels, margin_px, report)
         except UsdehazeError as error:
             if len(results) == 1:
                 raise
@@ -82,20 +97,31 @@ def _measure(results: list[Path], bins: int | None, roi: Path, report: Path | No
             failed += 1
     if not records:
         raise InputError(roi, f"none of {len(results)} results could be measured")
-    return metrics_document(records, bins, results=[path.name for path in results], roi=roi.name), failed
+    regions: dict[str, Any] = {"origin": records[0].get("regions", GIVEN), "source": roi.name, "margin_px": margin_px}
+    if regions["origin"] == AUTOMATIC:
+        regions |= {"source": "the input", "margin_px": 0.0}
+    elif labels is not None:
+        regions["labels"] = dict(labels)
+    names = [path.name for path in results]
+    return metrics_document(records, bins, results=names, roi=roi.name, regions=regions), failed
 
 
-def _measure_one(path: Path, name: str, bins: int | None, roi: Path, report: Path | None) -> list[dict[str, Any]]:
+def _measure_one(
+    path: Path,
+    name: str,
+    bins: int | None,
+    roi: Path,
+    labels: Labels | None,
+    margin_px: float,
+    report: Path | None,
+) -> list[dict[str, Any]]:
     """Records of one result file, with the name it has in them; panels into the report folder."""
     from usdehaze.io.result import read_result
-    from usdehaze.validation.regions import read_regions
 
     result = read_result(path)
     cine = result.cine
-    if roi.is_dir():
-        roi = roi / f"{Path(cine.source.name or path.name.removesuffix('.dehazed.h5')).stem}.rois.json"
-    shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
-    regions = read_regions(roi, shape, cine.source.first_frame)
+    stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
+    regions = find_regions(roi, cine, stem, labels, margin_px)
     if report is not None:
         from usdehaze.validation.report import write_panels
 

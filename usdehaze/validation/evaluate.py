@@ -5,7 +5,8 @@ One *record* a frame holds every figure of that frame with its estimator; the *s
     {"summary": {metric: {"input": v, "tissue": v, "delta": v, "ci95": [lo, hi]}}, "frames": [...], "settings": {...}}
 
 Figures that compare output with input (Kolmogorov-Smirnov, mean shifts) have no value for the input: there ``input``
-and ``delta`` are null and ``ci95`` belongs to ``tissue``. Elsewhere ``ci95`` belongs to ``delta``.
+and ``delta`` are null and ``ci95`` belongs to ``tissue``. Elsewhere ``ci95`` belongs to ``delta``, and ``paired`` holds
+the comparison over cines. gCNR has its ``bias`` beside it, and in each record intervals of its own.
 """
 
 from __future__ import annotations
@@ -19,22 +20,38 @@ from typing import Any
 import numpy as np
 
 from usdehaze.validation import metrics
-from usdehaze.validation.regions import Regions
+from usdehaze.validation.regions import AUTOMATIC, AUTOMATIC_METHOD, ROLES, Regions
+from usdehaze.validation.uncertainty import bootstrap_ci95, gcnr_figures, paired_statistics
 
+FEW_PIXELS = 1000  # gCNR of smaller regions is said to be unsure
+FEW_BLOCKS = 20
 CI95 = (
     "95 % percentile interval of the mean over frames, 2000 bootstrap resamples of whole clusters, of delta (of tissue "
-    "where input is null); null with fewer than two clusters"
+    "where input is null); of a single frame for gcnr and gcnr_corrected a block bootstrap of its pixels, else null"
+)
+PAIRED = (
+    "differences averaged over the frames of a cine first: mean over cines, 95 % bootstrap interval of whole cines, "
+    "two-sided Wilcoxon signed-rank test"
 )
 ESTIMATORS = {
     "gcnr": "1 - overlap of the histograms of the two regions",
-    "cnr": "|mean_tissue - mean_haze| / sqrt(var_tissue + var_haze) of dB values, population variances",
-    "contrast_db": "mean power of the tissue region over mean power of the haze region, dB",
+    "gcnr_corrected": "sqrt((gcnr^2 - bias^2) / (1 - bias^2)); bias = mean gcnr of 200 random deals of the pixels to "
+    "the regions, times the square root of the design effect of correlated speckle",
     "ks_tissue": "two-sample Kolmogorov-Smirnov statistic, input against output in the tissue region, dB values",
-    "ks_haze": "two-sample Kolmogorov-Smirnov statistic, input against output in the haze region, dB values",
     "tissue_shift_db": "mean of the output minus mean of the input in the tissue region, dB values",
+    "ks_haze": "two-sample Kolmogorov-Smirnov statistic, input against output in the haze region, dB values",
     "haze_shift_db": "mean of the output minus mean of the input in the haze region, dB values",
+    "mean_tissue_db": "mean of the tissue region, dB values",
+    "mean_haze_db": "mean of the haze region, dB values",
+    "cnr": "|mean_tissue - mean_haze| / sqrt(var_tissue + var_haze) of dB values, population variances; ratio, not dB",
+    "cnr_linear": "as cnr, of linear amplitudes 10^(dB/20)",
+    "contrast_db": "mean power of the tissue region over mean power of the haze region, dB",
+    "speckle_snr_tissue": "mean over standard deviation of linear amplitudes in the tissue region",
+    "speckle_snr_haze": "mean over standard deviation of linear amplitudes in the haze region",
     "psnr_db": "10 log10(dynamic_range^2 / mean squared error of dB values), whole frame against the true tissue",
     "ssim": "11 x 11 Gaussian window of sigma 1.5 on [0, 1] images, whole frame against the true tissue",
+    "rmse_tissue_db": "root mean squared error of dB values against the true tissue, in the tissue region",
+    "rmse_haze_db": "root mean squared error of dB values against the true tissue, in the haze region",
 }
 
 
@@ -49,34 +66,59 @@ def frame_metrics(
         bins: of gCNR; None for equiprobable ones.
 
     Returns:
-        ``n_pixels`` of both regions and one entry a metric, ``{"input", "tissue", "delta"}``; gcnr with its ``bins``.
+        ``n_pixels`` of both regions and one entry a metric, ``{"input", "tissue", "delta"}``; gcnr with its ``bins``,
+        bias and intervals (:func:`usdehaze.validation.uncertainty.gcnr_figures`). The two figures that keep gCNR
+        honest, KS and mean shift of the tissue, follow it.
     """
     before = input_db[in_tissue], input_db[in_haze]
     after = tissue_db[in_tissue], tissue_db[in_haze]
-    n_tissue, n_haze = before[0].size, before[1].size
-    return {
-        "n_pixels": {"tissue": n_tissue, "haze": n_haze},
-        "gcnr": {
-            **figure(metrics.gcnr(*before, bins=bins), metrics.gcnr(*after, bins=bins)),
-            "bins": bins or metrics.equiprobable_bins(n_tissue + n_haze),
-        },
-        "cnr": figure(metrics.cnr(*before), metrics.cnr(*after)),
-        "contrast_db": figure(metrics.contrast_db(*before), metrics.contrast_db(*after)),
-        "ks_tissue": figure(None, metrics.ks(before[0], after[0])),
-        "ks_haze": figure(None, metrics.ks(before[1], after[1])),
-        "tissue_shift_db": figure(None, metrics.mean_shift_db(before[0], after[0])),
-        "haze_shift_db": figure(None, metrics.mean_shift_db(before[1], after[1])),
+    raw, corrected = gcnr_figures(input_db, tissue_db, in_tissue, in_haze, bins)
+    figures: dict[str, Any] = {
+        "n_pixels": {"tissue": before[0].size, "haze": before[1].size},
+        "gcnr": raw,
+        "gcnr_corrected": corrected,
     }
+    for role, was, now in zip(ROLES, before, after, strict=True):
+        figures[f"ks_{role}"] = figure(None, metrics.ks(was, now))
+        figures[f"{role}_shift_db"] = figure(None, metrics.mean_shift_db(was, now))
+    for role, was, now in zip(ROLES, before, after, strict=True):
+        figures[f"mean_{role}_db"] = figure(metrics.mean_db(was), metrics.mean_db(now))
+    figures["cnr"] = figure(metrics.cnr(*before), metrics.cnr(*after))
+    linear_before, linear_after = map(metrics.amplitude, before), map(metrics.amplitude, after)
+    figures["cnr_linear"] = figure(metrics.cnr(*linear_before), metrics.cnr(*linear_after))
+    figures["contrast_db"] = figure(metrics.contrast_db(*before), metrics.contrast_db(*after))
+    for role, was, now in zip(ROLES, before, after, strict=True):
+        figures[f"speckle_snr_{role}"] = figure(metrics.speckle_snr(was), metrics.speckle_snr(now))
+    return figures
 
 
 def truth_metrics(
-    input_db: np.ndarray, tissue_db: np.ndarray, truth_db: np.ndarray, dynamic_range_db: float
+    input_db: np.ndarray,
+    tissue_db: np.ndarray,
+    truth_db: np.ndarray,
+    dynamic_range_db: float,
+    in_tissue: np.ndarray | None = None,
+    in_haze: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """PSNR and SSIM of one frame ``(H, W)`` in dB against the true tissue."""
-    return {
+    """Errors of one frame against the true tissue.
+
+    Args:
+        input_db, tissue_db, truth_db: ``(H, W)`` in dB.
+        dynamic_range_db: dB between floor and full scale.
+        in_tissue, in_haze: bool ``(H, W)``, at least one pixel; None leaves out the error of that region.
+
+    Returns:
+        ``psnr_db`` and ``ssim`` of the whole frame, ``rmse_tissue_db`` and ``rmse_haze_db`` of the regions.
+    """
+    figures = {
         name: figure(measure(input_db, truth_db, dynamic_range_db), measure(tissue_db, truth_db, dynamic_range_db))
         for name, measure in (("psnr_db", metrics.psnr_db), ("ssim", metrics.ssim))
     }
+    for role, inside in zip(ROLES, (in_tissue, in_haze), strict=True):
+        if inside is not None:
+            errors = (metrics.rmse_db(image[inside], truth_db[inside]) for image in (input_db, tissue_db))
+            figures[f"rmse_{role}_db"] = figure(*errors)
+    return figures
 
 
 def figure(before: float | None, after: float) -> dict[str, float | None]:
@@ -94,6 +136,8 @@ def evaluate_cine(
 ) -> list[dict[str, Any]]:
     """Records of every frame of a cine ``(T, H, W)`` that has both a tissue and a haze region.
 
+    A record of automatic regions says so: ``"regions": "automatic"``.
+
     Args:
         name: of the cine; frames with one name are one cluster.
         input_db, tissue_db: ``(T, H, W)`` in dB.
@@ -101,8 +145,10 @@ def evaluate_cine(
         bins: of gCNR; None for equiprobable ones.
         first_frame: index in the source of the first frame; records count as the source does.
     """
+    mark = {"regions": AUTOMATIC} if regions.origin == AUTOMATIC else {}
     return [
         {"cine": name, "frame": first_frame + t}
+        | mark
         | frame_metrics(input_db[t], tissue_db[t], regions.mask("tissue", t), regions.mask("haze", t), bins)
         for t in regions.frames()
     ]
@@ -120,11 +166,21 @@ def summarise(records: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any
     summary: dict[str, Any] = {}
     for name in names:
         have = [i for i, record in enumerate(records) if _is_figure(record.get(name))]
-        mean = {part: _mean(records[i][name][part] for i in have) for part in ("input", "tissue", "delta")}
+        entries = [records[i][name] for i in have]
+        mean = {part: _mean(entry[part] for entry in entries) for part in ("input", "tissue", "delta")}
         varied = "tissue" if mean["delta"] is None else "delta"
-        values = [_float(records[i][name][varied]) for i in have]
-        interval = metrics.bootstrap_ci95(values, [clusters[i] for i in have], seed=seed)
+        values = [_float(entry[varied]) for entry in entries]
+        interval = bootstrap_ci95(values, [clusters[i] for i in have], seed=seed)
         summary[name] = {**mean, "ci95": None if interval is None else list(interval)}
+        if len(entries) == 1:
+            summary[name]["ci95"] = entries[0].get("ci95")
+        if mean["delta"] is not None:
+            before, after = ([_float(entry[part]) for entry in entries] for part in ("input", "tissue"))
+            summary[name]["paired"] = paired_statistics(before, after, [cines[i] for i in have], seed)
+        if all("bias" in entry for entry in entries):
+            summary[name]["bias"] = {
+                part: _mean(entry["bias"][part] for entry in entries) for part in entries[0]["bias"]
+            }
     return summary
 
 
@@ -151,7 +207,9 @@ def metrics_document(records: Sequence[dict[str, Any]], bins: int | None, seed: 
             "n_pixels_range": counts,
             "domain": "dB on the native grid, 0 dB = full scale",
             "ci95": CI95,
-            "ci95_cluster": "cine" if n_cines > 1 else "frame",
+            "ci95_cluster": "cine" if n_cines > 1 else "frame" if len(records) > 1 else "block of pixels",
+            "paired": PAIRED,
+            "warnings": _warnings(records),
             "seed": seed,
             **settings,
         },
@@ -161,6 +219,24 @@ def metrics_document(records: Sequence[dict[str, Any]], bins: int | None, seed: 
 def describe_bins(bins: int | None) -> str:
     """The gCNR estimator in words."""
     return "ceil(2 N^0.4) equiprobable bins on pooled ranks" if bins is None else f"{bins} equal bins, joint range"
+
+
+def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
+    """What makes the figures less sure than they look, one sentence each."""
+    measured = [record for record in records if "gcnr" in record]
+    found = []
+    fewest = min((n for record in measured for n in record["n_pixels"].values()), default=FEW_PIXELS)
+    if fewest < FEW_PIXELS:
+        found.append(f"a region holds only {fewest} pixels; under {FEW_PIXELS} gcnr reads too high, see its bias")
+    blocks = min((n for record in measured for n in record["gcnr"]["n_blocks"].values()), default=FEW_BLOCKS)
+    if blocks < FEW_BLOCKS:
+        found.append(
+            f"a region holds only {blocks} blocks of independent speckle; under {FEW_BLOCKS} the intervals of single "
+            "frames are too narrow"
+        )
+    if any(record.get("regions") == AUTOMATIC for record in records):
+        found.append(f"automatic regions: {AUTOMATIC_METHOD}")
+    return found
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -31,19 +31,52 @@ def equiprobable_bins(n_pixels: int) -> int:
     return math.ceil(round(2 * n_pixels**0.4, 9))  # 1024^0.4 comes out a hair above 16
 
 
+def bin_pixels(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which bin of gCNR's histograms every pixel of two regions falls into.
+
+    Args:
+        a, b: pixels of the two regions, any scale.
+        bins: None for ``ceil(2 N^0.4)`` equiprobable bins, or the number of bins of equal width.
+
+    Returns:
+        Bin of every pixel of a and of b, flat, int; and the width of every bin (1 where bins are equiprobable).
+
+    Raises:
+        ValueError: an empty region, non-finite values, fewer than 2 bins.
+    """
+    flat_a, flat_b = _pixels(a, "a"), _pixels(b, "b")
+    n_a = flat_a.size
+    if bins is None:
+        n = n_a + flat_b.size
+        k = equiprobable_bins(n)
+        twice_rank = np.rint(2 * stats.rankdata(np.concatenate([flat_a, flat_b]))).astype(np.int64)
+        index = k * (twice_rank - 1) // (2 * n)
+        return index[:n_a], index[n_a:], np.ones(k)
+    if bins < 2:
+        raise ValueError(f"gCNR needs at least 2 bins, found {bins}")
+    # Edges are made in the pixels' own precision, as the common implementations do: the figure is theirs to the bit.
+    pooled = np.concatenate([np.ravel(a), np.ravel(b)])
+    if pooled.dtype.kind == "f" and np.ptp(pooled) < bins * np.spacing(np.abs(pooled).max()):  # too narrow for it
+        pooled = pooled.astype(np.float64)
+    edges = np.histogram_bin_edges(pooled, bins)
+    index = np.searchsorted(edges[1:-1], pooled, side="right")
+    return index[:n_a], index[n_a:], np.diff(edges).astype(np.float64)
+
+
 def gcnr(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> float:
     """Generalised contrast-to-noise ratio: ``1 - overlap`` of the value distributions of two regions.
 
     With ``bins=None`` the histograms have ``ceil(2 N^0.4)`` bins, each of which holds the same share of the pooled
     pixels (Schlunk and Byram 2023). Bins are cut on pooled mid-ranks in whole numbers: equal values always share a
     bin, however many ties 8-bit data bring, and a strictly increasing transform of both regions changes nothing at
-    all. With ``bins=N`` it is the common estimator: N bins of equal width from the joint minimum to the joint maximum
-    (``zea.metrics.gcnr`` and the DehazingEcho2025 challenge use N = 256). That one depends on grey-level transforms
-    and on outliers.
+    all. With ``bins=N`` it is the common estimator: densities in N bins of equal width from the joint minimum to the
+    joint maximum, in the precision of the pixels given (``zea.metrics.gcnr`` and the DehazingEcho2025 challenge use
+    N = 256). That one depends on grey-level transforms and on outliers.
 
     Both are biased upwards for small regions that resemble each other, the second one much more (two identical regions
-    of 400 pixels of speckle in dB: about 0.15 and 0.33). Regions that do not overlap at all lose at most the one
-    equiprobable bin that straddles the gap (0.03 at 1,200 pixels).
+    of 400 pixels of speckle in dB: about 0.15 and 0.33); `usdehaze.validation.uncertainty` measures by how much.
+    Regions that do not overlap at all lose at most the one equiprobable bin that straddles the gap (0.03 at 1,200
+    pixels).
 
     Args:
         a, b: pixels of the two regions, any monotone scale (dB here).
@@ -58,22 +91,9 @@ def gcnr(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> float:
     Source:
         Rodriguez-Molares et al., "The generalized contrast-to-noise ratio", IEEE TUFFC 67(4), 2020.
     """
-    a, b = _pixels(a, "a"), _pixels(b, "b")
-    if bins is None:
-        k = equiprobable_bins(a.size + b.size)
-        twice_rank = np.rint(2 * stats.rankdata(np.concatenate([a, b]), method="average")).astype(np.int64)
-        index = k * (twice_rank - 1) // (2 * (a.size + b.size))
-        count_a = np.bincount(index[: a.size], minlength=k)
-        count_b = np.bincount(index[a.size :], minlength=k)
-    else:
-        if bins < 2:
-            raise ValueError(f"gCNR needs at least 2 bins, found {bins}")
-        low, high = min(a.min(), b.min()), max(a.max(), b.max())
-        if low == high:  # two constant, equal regions: nothing tells them apart
-            return 0.0
-        count_a, _ = np.histogram(a, bins=bins, range=(low, high))
-        count_b, _ = np.histogram(b, bins=bins, range=(low, high))
-    return float(1.0 - np.minimum(count_a / a.size, count_b / b.size).sum())
+    index_a, index_b, widths = bin_pixels(a, b, bins)
+    density_a, density_b = (np.bincount(index, minlength=widths.size) / widths for index in (index_a, index_b))
+    return float(1.0 - np.minimum(density_a / density_a.sum(), density_b / density_b.sum()).sum())
 
 
 def speckle_gcnr(power_ratio: float) -> float:
@@ -91,11 +111,12 @@ def speckle_gcnr(power_ratio: float) -> float:
 
 
 def cnr(a: ArrayLike, b: ArrayLike) -> float:
-    """Contrast-to-noise ratio of the *dB image*: ``|mean a - mean b| / sqrt(var a + var b)``.
+    """Contrast-to-noise ratio ``|mean a - mean b| / sqrt(var a + var b)``: a plain ratio, not in dB.
 
-    Domain: dB values, that is grey levels of a log-compressed image (an affine map of them gives the same figure);
-    population variances. This is the form of the DehazingEcho2025 challenge, not the CNR of linear amplitudes.
-    Infinite for two different constants, 0 for two equal ones.
+    Population variances, in the domain of the values given. On dB values, that is grey levels of a log-compressed
+    image (an affine map of them gives the same figure), it is the form of the DehazingEcho2025 challenge up to its
+    sign; on linear amplitudes (:func:`amplitude`) it is the CNR of the envelope. ``zea.metrics.cnr`` is
+    ``20 log10(sqrt(2) * cnr)``. Infinite for two different constants, 0 for two equal ones.
     """
     a, b = _pixels(a, "a"), _pixels(b, "b")
     difference = abs(a.mean() - b.mean())
@@ -103,6 +124,22 @@ def cnr(a: ArrayLike, b: ArrayLike) -> float:
     if noise == 0:
         return 0.0 if difference == 0 else math.inf
     return float(difference / noise)
+
+
+def amplitude(values_db: ArrayLike) -> np.ndarray:
+    """Linear amplitude ``10^(v/20)`` of dB values, 1 at 0 dB."""
+    return 10 ** (np.asarray(values_db, dtype=np.float64) / 20)
+
+
+def speckle_snr(values_db: ArrayLike) -> float:
+    """Speckle signal-to-noise ratio of a region: mean over standard deviation of its linear amplitude.
+
+    ``sqrt(pi / (4 - pi)) = 1.91`` for fully developed speckle (Rayleigh amplitude); higher where speckle was smoothed
+    away, lower where the region is not uniform. Infinite for a constant.
+    """
+    envelope = amplitude(_pixels(values_db, "a"))
+    spread = float(envelope.std())
+    return math.inf if np.ptp(envelope) == 0 else float(envelope.mean()) / spread
 
 
 def mean_power_db(values: ArrayLike) -> float:
@@ -130,6 +167,11 @@ def ks(a: ArrayLike, b: ArrayLike) -> float:
     return float(np.abs(gap).max())
 
 
+def mean_db(values: ArrayLike) -> float:
+    """Mean of the dB values of a region (its mean grey level), in dB."""
+    return float(_pixels(values, "a").mean())
+
+
 def mean_shift_db(before: ArrayLike, after: ArrayLike) -> float:
     """Change of a region's mean grey level, ``mean(after) - mean(before)`` of the dB values, in dB."""
     return float(_pixels(after, "after").mean() - _pixels(before, "before").mean())
@@ -151,6 +193,12 @@ def psnr_db(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float
     x, y = _pair(estimate_db, truth_db)
     error = float(np.mean((x - y) ** 2))
     return math.inf if error == 0 else 10 * math.log10(dynamic_range_db**2 / error)
+
+
+def rmse_db(estimate_db: ArrayLike, truth_db: ArrayLike) -> float:
+    """Root of the mean squared error of dB values, in dB."""
+    x, y = _pair(estimate_db, truth_db)
+    return float(np.sqrt(np.mean((x - y) ** 2)))
 
 
 def ssim(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -> float:
@@ -186,31 +234,3 @@ def ssim(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -
     similarity = (2 * mean_x * mean_y + c1) * (2 * cov + c2)
     similarity /= (mean_x**2 + mean_y**2 + c1) * (var_x + var_y + c2)
     return float(similarity.mean())
-
-
-def bootstrap_ci95(
-    values: ArrayLike, clusters: ArrayLike, seed: int = 0, n_resamples: int = 2000
-) -> tuple[float, float] | None:
-    """95 % percentile interval of a mean, by resampling whole clusters with replacement.
-
-    Frames of one cine resemble each other, so they are drawn together: a resample takes as many clusters as there
-    are, each with all its frames, and averages over the frames. With fewer than two clusters nothing can be said
-    about the spread, and the answer is None (not an interval of width 0).
-
-    Args:
-        values: ``(N,)`` one figure a frame; non-finite ones are left out.
-        clusters: ``(N,)`` label of the cluster each value belongs to.
-        seed: of the resampling; the same seed gives the same interval.
-        n_resamples: number of resamples.
-    """
-    values, clusters = np.asarray(values, dtype=np.float64), np.asarray(clusters)
-    keep = np.isfinite(values)
-    names, index = np.unique(clusters[keep], return_inverse=True)
-    if names.size < 2:
-        return None
-    total = np.bincount(index, weights=values[keep])
-    count = np.bincount(index)
-    drawn = np.random.default_rng(seed).integers(names.size, size=(n_resamples, names.size))
-    means = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)

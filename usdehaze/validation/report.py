@@ -11,13 +11,12 @@ from PIL import Image, ImageDraw
 from scipy import ndimage
 
 from usdehaze.io.atomic import atomic
-from usdehaze.validation.regions import Regions
+from usdehaze.validation.regions import AUTOMATIC, GIVEN, Regions
 
 COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange: apart for the colour-blind, too
 CAPTION_HEIGHT = 16
 # gCNR can be gamed by blackening a chamber: it is never shown alone.
-GCNR_COMPANY = ("gcnr", "ks_tissue", "ks_haze", "tissue_shift_db")
-FEW_PIXELS = 1000
+GCNR_COMPANY = ("gcnr", "gcnr_corrected", "ks_tissue", "tissue_shift_db", "ks_haze")
 
 
 def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None) -> list[str]:
@@ -29,20 +28,36 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
     """
     settings = document["settings"]
     counts = ", ".join(f"{role} {low} to {high}" for role, (low, high) in settings["n_pixels_range"].items())
-    lines = [
-        f"frames: {settings['n_frames']}, cines: {settings['n_cines']}; pixels in a frame's regions: {counts}",
-        f"{'':<16}{'input':>10}{'tissue':>10}{'delta':>10}{'95 % interval':>20}  estimator",
+    title = f"frames: {settings['n_frames']}, cines: {settings['n_cines']}; pixels in a frame's regions: {counts}"
+    if "regions" in settings:
+        title += f"; {_regions_in_words(settings['regions'])}"
+    columns = ("input", "tissue", "delta")
+    tested = settings["n_cines"] > 1
+    heads = [
+        *(f"{name:>10}" for name in columns),
+        f"{'95 % interval':>20}",
+        *([f"{'Wilcoxon p':>12}"] if tested else []),
     ]
+    lines = [title, f"{'':<20}{''.join(heads)}  estimator"]
     for name, entry in document["summary"].items():
         if only is not None and name not in only:
             continue
-        values = "".join(f"{_number(entry[part]):>10}" for part in ("input", "tissue", "delta"))
+        values = [f"{_number(entry[part]):>10}" for part in columns]
         interval = "-" if entry["ci95"] is None else " to ".join(_number(v) for v in entry["ci95"])
-        lines.append(f"{name:<16}{values}{interval:>20}  {settings['estimators'].get(name, '')}")
-    smallest = min((low for low, _ in settings["n_pixels_range"].values()), default=FEW_PIXELS)
-    if smallest < FEW_PIXELS:
-        lines.append(f"note: a region holds only {smallest} pixels; under {FEW_PIXELS} gCNR reads too high")
-    return lines
+        values.append(f"{interval:>20}")
+        if tested:
+            p = entry.get("paired", {}).get("wilcoxon_p")
+            values.append(f"{'-' if p is None else f'{p:.2g}':>12}")
+        estimator = settings["estimators"].get(name, "")
+        if "bias" in entry:
+            estimator += f"; bias {_number(entry['bias']['input'])} before, {_number(entry['bias']['tissue'])} after"
+        lines.append(f"{name:<20}{''.join(values)}  {estimator}")
+    return lines + [f"note: {warning}" for warning in settings["warnings"]]
+
+
+def _regions_in_words(regions: dict[str, Any]) -> str:
+    words = f"{AUTOMATIC} regions" if regions["origin"] == AUTOMATIC else f"regions: {regions['source']}"
+    return words + (f", eroded by {regions['margin_px']:g} pixels" if regions["margin_px"] else "")
 
 
 def _number(value: float | None) -> str:
@@ -50,18 +65,34 @@ def _number(value: float | None) -> str:
 
 
 def write_csv(path: Path, document: dict[str, Any]) -> None:
-    """One row a frame and metric: cine, frame, metric, input, tissue, delta, pixels of both regions, gCNR bins."""
+    """One row a frame and metric: the figures, and what they were measured with.
+
+    Columns: cine, frame, metric, input, tissue, delta, pixels of both regions, bins and bias (of input and output) and
+    95 % interval of delta of gCNR, and where the regions came from.
+    """
     with atomic(path, overwrite=True) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         columns = ["input", "tissue", "delta"]
-        writer.writerow(["cine", "frame", "metric", *columns, "pixels_tissue", "pixels_haze", "bins"])
+        extra = [
+            "pixels_tissue",
+            "pixels_haze",
+            "bins",
+            "bias_input",
+            "bias_tissue",
+            "ci95_low",
+            "ci95_high",
+            "regions",
+        ]
+        writer.writerow(["cine", "frame", "metric", *columns, *extra])
         for record in document["frames"]:
             pixels = record.get("n_pixels", {})
             for name, value in record.items():
                 if isinstance(value, dict) and "delta" in value:
-                    figures = ["" if value[part_] is None else value[part_] for part_ in columns]
-                    row = [record["cine"], record["frame"], name, *figures]
-                    writer.writerow([*row, pixels.get("tissue", ""), pixels.get("haze", ""), value.get("bins", "")])
+                    bias, interval = value.get("bias", {}), value.get("ci95") or (None, None)
+                    row = [record["cine"], record["frame"], name, *(value[part_] for part_ in columns)]
+                    row += [pixels.get("tissue"), pixels.get("haze"), value.get("bins")]
+                    row += [bias.get("input"), bias.get("tissue"), *interval, record.get("regions", GIVEN)]
+                    writer.writerow(["" if cell is None else cell for cell in row])
 
 
 def panel(
@@ -72,7 +103,8 @@ def panel(
     Args:
         images_db: caption to ``(H, W)`` in dB; one size.
         dynamic_range_db: dB from black to white.
-        regions: outlined in green (tissue) and orange (haze), one pixel wide, inside the region.
+        regions: outlined in green (tissue) and orange (haze), one pixel wide, inside the region; captions say so
+            where they are automatic.
         frame: whose regions are drawn.
     """
     tiles = []
@@ -87,8 +119,9 @@ def panel(
     sheet = Image.fromarray(np.concatenate(tiles, axis=1))
     draw = ImageDraw.Draw(sheet)
     left = 0
+    remark = f", {AUTOMATIC} regions" if regions is not None and regions.origin == AUTOMATIC else ""
     for caption, tile in zip(images_db, tiles, strict=True):
-        draw.text((left + 3, 2), caption, fill=(255, 255, 255))
+        draw.text((left + 3, 2), caption + remark, fill=(255, 255, 255))
         left += tile.shape[1]
     return sheet
 

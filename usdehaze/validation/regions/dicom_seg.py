@@ -1,0 +1,119 @@
+"""Regions as a DICOM Segmentation object (PS3.3 A.51)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.validation.regions.labels import Labels
+from usdehaze.validation.regions.model import ROLES, Region
+
+SEGMENTATION = "1.2.840.10008.5.1.4.1.1.66.4"  # SOP Class UID of Segmentation Storage
+
+
+def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int, labels: Labels | None) -> list[Region]:
+    """Regions of a DICOM SEG, binary or fractional (at least half of the maximum counts as inside).
+
+    A frame of the SEG belongs to the frames of the source that its Derivation Image Sequence names (Referenced Frame
+    Number). Where it names none, a segment with one frame holds throughout, and one with as many frames as the cine
+    frame by frame.
+
+    Args:
+        path: the file.
+        shape: ``(T, H, W)`` of the cine.
+        first_frame: index in the source of the cine's first frame.
+        labels: Segment Label (any case) or Segment Number that stands for each role; None for segments labelled
+            "tissue" and "haze".
+
+    Raises:
+        InputError: no DICOM SEG, damaged, of another size, without the segments asked for, or with frames that cannot
+            be matched. Segment labels are never repeated: what somebody wrote there may concern a patient.
+    """
+    dataset, pixels = _load(path, shape)
+    segments = {
+        int(item.SegmentNumber): str(item.get("SegmentLabel", "")).strip().lower() for item in dataset.SegmentSequence
+    }
+    frames_of: dict[int, list[tuple[int, list[int]]]] = {number: [] for number in segments}
+    for index, item in enumerate(dataset.PerFrameFunctionalGroupsSequence):
+        number = _segment_number(item, dataset)
+        if number in frames_of:
+            frames_of[number].append((index, _source_frames(item)))
+    regions = []
+    for role in ROLES:
+        wanted = {value.lower() for value in (labels or {}).get(role, (role,))}
+        chosen = [number for number, label in segments.items() if label in wanted or str(number) in wanted]
+        if not chosen:
+            found = f"no segment for {role} among the segments {', '.join(map(str, segments))}"
+            raise InputError(path, found, "one of them", '--labels "tissue=1 haze=2" names segments by number or label')
+        regions += [_region(path, role, frames_of[number], pixels, shape, first_frame) for number in chosen]
+    return regions
+
+
+def _load(path: Path, shape: tuple[int, int, int]) -> tuple[Any, np.ndarray]:
+    """The data set, and its pixels ``(N, H, W)`` as bool."""
+    import pydicom
+
+    try:
+        dataset = pydicom.dcmread(path)
+        if str(dataset.get("SOPClassUID", "")) != SEGMENTATION:
+            raise InputError(path, "a DICOM file, but not a Segmentation", "Segmentation Storage")
+        size = (int(dataset.Rows), int(dataset.Columns))
+        if size != shape[1:]:
+            found = f"a segmentation of {size[0]} x {size[1]} pixels (height x width)"
+            raise InputError(path, found, f"{shape[1]} x {shape[2]}, the frame of the result")
+        pixels = dataset.pixel_array.reshape(-1, *size)
+        full = int(dataset.get("MaximumFractionalValue", 1))
+        if len(dataset.PerFrameFunctionalGroupsSequence) != len(pixels) or not dataset.SegmentSequence:
+            raise InputError(path, "a damaged DICOM Segmentation", "functional groups for every frame")
+    except InputError:
+        raise
+    except Exception as error:  # pydicom raises many kinds, and their texts may quote attributes
+        raise InputError(path, "a DICOM Segmentation that cannot be read", "one that is whole") from error
+    return dataset, pixels >= full / 2
+
+
+def _segment_number(item: Any, dataset: Any) -> int:
+    """Referenced Segment Number of a frame, from its own or from the shared functional groups."""
+    for groups in (item, *dataset.get("SharedFunctionalGroupsSequence", [])):
+        if "SegmentIdentificationSequence" in groups:
+            return int(groups.SegmentIdentificationSequence[0].ReferencedSegmentNumber)
+    return 1
+
+
+def _source_frames(item: Any) -> list[int]:
+    """Frames of the source, from 0, that a frame of the SEG was derived from; empty where it does not say."""
+    numbers: list[int] = []
+    for derivation in item.get("DerivationImageSequence", []):
+        for source in derivation.get("SourceImageSequence", []):
+            named = source.get("ReferencedFrameNumber", [])  # IS, 1 or many
+            numbers += [int(n) - 1 for n in (named if isinstance(named, Sequence) else [named])]
+    return numbers
+
+
+def _region(
+    path: Path,
+    role: str,
+    frames: list[tuple[int, list[int]]],
+    pixels: np.ndarray,
+    shape: tuple[int, int, int],
+    first_frame: int,
+) -> Region:
+    """One segment as a region of the cine."""
+    n_frames = shape[0]
+    if len(frames) == 1 and not frames[0][1]:
+        return Region(role, role, pixels[frames[0][0]][None], frozenset(range(n_frames)))
+    if len(frames) == n_frames and not any(named for _, named in frames):
+        frames = [(index, [first_frame + t]) for t, (index, _) in enumerate(frames)]
+    if not all(named for _, named in frames):
+        found = f"a segment of {len(frames)} frames that do not say which frame of the source they belong to"
+        raise InputError(path, found, f"Referenced Frame Number, or {n_frames} frames")
+    mask = np.zeros(shape, dtype=bool)
+    for index, named in frames:
+        for t in named:
+            if 0 <= t - first_frame < n_frames:
+                mask[t - first_frame] |= pixels[index]
+    return Region(role, role, mask, frozenset(range(n_frames)))

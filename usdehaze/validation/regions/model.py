@@ -1,0 +1,98 @@
+"""Region and Regions: masks with a role, and the checks that every set of regions must pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import ndimage
+
+from usdehaze.errors import InputError
+
+ROLES = ("tissue", "haze")
+AUTOMATIC = "automatic"  # origin of regions that nobody drew
+GIVEN = "given"
+
+
+@dataclass(frozen=True)
+class Region:
+    """One region.
+
+    Attributes:
+        name: what it is called in tables and reports.
+        role: "tissue" or "haze".
+        mask: bool ``(1, H, W)``, the same in every frame it holds in, or ``(T, H, W)``.
+        frames: indices of the frames it holds in.
+    """
+
+    name: str
+    role: str
+    mask: np.ndarray
+    frames: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Every region of a cine.
+
+    Attributes:
+        regions: in the order of the file.
+        shape: ``(T, H, W)`` of the cine.
+        source: name of the file they came from; "" for automatic ones.
+        origin: "given" (drawn by somebody) or "automatic" (found in the input).
+        margin_px: by how much they were eroded, pixels.
+    """
+
+    regions: tuple[Region, ...]
+    shape: tuple[int, int, int]
+    source: str = ""
+    origin: str = GIVEN
+    margin_px: float = 0.0
+
+    def mask(self, role: str, frame: int) -> np.ndarray:
+        """Bool ``(H, W)``: union of the regions of one role in one frame."""
+        union = np.zeros(self.shape[1:], dtype=bool)
+        for region in self.regions:
+            if region.role == role and frame in region.frames:
+                union |= region.mask[frame if len(region.mask) > 1 else 0]
+        return union
+
+    def frames(self) -> list[int]:
+        """Frames in which both a tissue and a haze region have pixels, ascending."""
+        return [t for t in range(self.shape[0]) if all(self.mask(role, t).any() for role in ROLES)]
+
+    def eroded(self, margin_px: float) -> Regions:
+        """The same regions without the pixels within ``margin_px`` of their border (edges of the frame are none)."""
+        if margin_px == 0:
+            return self
+        regions = tuple(
+            replace(region, mask=np.stack([ndimage.distance_transform_edt(m) > margin_px for m in region.mask]))
+            for region in self.regions
+        )
+        return replace(self, regions=regions, margin_px=margin_px)
+
+
+def checked(name: object, regions: Regions, first_frame: int) -> Regions:
+    """The regions, if they can be compared: both roles there, in one frame at least, and apart from each other.
+
+    Args:
+        name: the file at fault, for errors.
+        regions: to be checked.
+        first_frame: index in the source of the first frame, for errors.
+
+    Raises:
+        InputError: they cannot.
+    """
+    for role in ROLES:
+        if not any(region.role == role for region in regions.regions):
+            raise InputError(name, f"no {role} region", "at least one tissue and one haze region")
+    if not regions.frames():
+        eroded = f" once eroded by {regions.margin_px:g} pixels" if regions.margin_px else ""
+        found = f"no frame has both a tissue and a haze region{eroded}"
+        raise InputError(name, found, "both in one frame at least", "a smaller --margin may do" if eroded else "")
+    for t in regions.frames():
+        shared = int((regions.mask("tissue", t) & regions.mask("haze", t)).sum())
+        if shared:
+            found = f"tissue and haze overlap in {shared} pixels of frame {t + first_frame}"
+            raise InputError(name, found, "regions that are apart")
+    return regions

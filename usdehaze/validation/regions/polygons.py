@@ -1,0 +1,149 @@
+"""Regions as polygons in a JSON file, in pixels or in physical units."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usdehaze.cine import Cartesian, Geometry, Polar
+from usdehaze.errors import InputError
+from usdehaze.validation.regions.model import ROLES, Region
+
+UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
+
+
+def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geometry: Geometry | None) -> list[Region]:
+    """The regions of a JSON file; see `usdehaze.validation.regions.reading` for the form.
+
+    Raises:
+        InputError: one line that says what is wrong with which region.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(path, "neither JSON, PNG, HDF5, NIfTI nor DICOM", "a file of regions") from error
+    except json.JSONDecodeError as error:
+        found = f"not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})"
+        raise InputError(path, found, '{"regions": [...]}') from error
+    entries = document.get("regions") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
+    units = document.get("units", "px")
+    return [_region(path, entry, index, shape, first_frame, geometry, units) for index, entry in enumerate(entries)]
+
+
+def polygon_mask(polygon: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Pixels whose centre lies inside a polygon, by the even-odd rule.
+
+    Each edge owns the half-open interval of rows from its upper end (included) to its lower one (excluded), so a
+    rectangle covers exactly as many pixels as its area and two polygons that share an edge never share a pixel.
+
+    Args:
+        polygon: ``(N, 2)`` corners ``(x, y)`` in pixels, closed implicitly.
+        shape: ``(H, W)``.
+
+    Returns:
+        bool ``(H, W)``.
+    """
+    rows, columns = np.indices(shape, dtype=np.float64)
+    return points_inside(polygon, columns, rows)
+
+
+def points_inside(polygon: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Bool in the shape of ``x`` and ``y``: points inside a polygon ``(N, 2)``, by the rule of :func:`polygon_mask`."""
+    (left, top), (right, bottom) = polygon.min(axis=0), polygon.max(axis=0)
+    near = (x >= left) & (x <= right) & (y >= top) & (y <= bottom)
+    x, y = x[near], y[near]
+    odd = np.zeros(x.shape, dtype=bool)
+    for (x0, y0), (x1, y1) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        if y0 != y1:
+            level = (y >= min(y0, y1)) & (y < max(y0, y1))
+            odd ^= level & (x >= x0 + (y - y0) * (x1 - x0) / (y1 - y0))  # toggles everything right of the edge
+    inside = np.zeros(near.shape, dtype=bool)
+    inside[near] = odd
+    return inside
+
+
+def _region(
+    path: Path,
+    entry: Any,
+    index: int,
+    shape: tuple[int, int, int],
+    first_frame: int,
+    geometry: Geometry | None,
+    units: object,
+) -> Region:
+    """One entry of the file, checked; ``units`` hold where it names none itself."""
+    if not isinstance(entry, dict):
+        raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
+    name = str(entry.get("name", index))
+    label = f'region "{name}"'
+    role = entry.get("role")
+    if role not in ROLES:
+        raise InputError(path, f"{label} has the role {json.dumps(role)}", '"tissue" or "haze"')
+    frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
+    polygon = _corners(path, label, entry.get("polygon"))
+    units = entry.get("units", units)
+    if not isinstance(units, str) or units not in UNITS:
+        raise InputError(path, f"{label} has units {json.dumps(units)}", '"px" (the default), "mm" or "m"')
+    metres = UNITS[units]
+    if metres is None:
+        mask = _pixel_mask(path, label, polygon, shape[1:])
+    else:
+        mask = points_inside(polygon * metres, *_positions_m(path, label, geometry, shape[1:]))
+    if not mask.any():
+        raise InputError(path, f"{label} holds no pixel centre", "a polygon around at least one pixel")
+    return Region(name, role, mask[None], frames)
+
+
+def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int) -> frozenset[int]:
+    """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none."""
+    if frames is None:
+        return frozenset(range(n_frames))
+    if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
+        raise InputError(path, f"{label} has frames {json.dumps(frames)}", "a list of frame indices such as [0, 1]")
+    for t in frames:
+        if not 0 <= t - first_frame < n_frames:
+            expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
+            raise InputError(path, f"{label} names frame {t}", expected)
+    return frozenset(t - first_frame for t in frames)
+
+
+def _corners(path: Path, label: str, polygon: Any) -> np.ndarray:
+    """``(N, 2)`` finite corners, at least three."""
+    try:
+        corners = np.asarray(polygon, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        corners = np.empty(0)
+    if corners.ndim != 2 or corners.shape[1] != 2 or not np.isfinite(corners).all():
+        raise InputError(path, f"{label} has no usable polygon", "a list of points [[x, y], ...]")
+    if len(corners) < 3:
+        raise InputError(path, f"{label} has a polygon of {len(corners)} points", "at least 3")
+    return corners
+
+
+def _pixel_mask(path: Path, label: str, polygon: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    height, width = shape
+    outside = ((polygon < -0.5) | (polygon > np.array([width, height]) - 0.5)).any(axis=1)
+    if outside.any():
+        x, y = polygon[outside][0]
+        expected = f"x from 0 to {width - 1} and y from 0 to {height - 1}"
+        raise InputError(path, f"{label} has the point ({x:g}, {y:g}) outside the frame", expected)
+    return polygon_mask(polygon, shape)
+
+
+def _positions_m(
+    path: Path, label: str, geometry: Geometry | None, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where every pixel centre lies: x (lateral) and z (depth) in m, each ``(H, W)``."""
+    if isinstance(geometry, Polar):
+        depth, angle = geometry.depths_m[:, None], geometry.angles_rad[None, :]
+        return depth * np.sin(angle), depth * np.cos(angle)
+    if isinstance(geometry, Cartesian) and geometry.spacing_m is not None:
+        rows, columns = np.indices(shape, dtype=np.float64)
+        (row_m, column_m), (z_m, x_m) = geometry.spacing_m, geometry.origin_m
+        return x_m + columns * column_m, z_m + rows * row_m
+    raise InputError(path, f"{label} is in physical units, but the scan has no pixel spacing", 'a polygon in "px"')

@@ -1,0 +1,132 @@
+"""Reading regions of interest, whichever of these forms they have:
+
+* JSON ``{"regions": [{"name": "septum", "role": "tissue" | "haze", "frames": [0], "polygon": [[x, y], ...]}]}`` in
+  pixels of the native frame, x right and y down, pixel centres at whole numbers. Without ``frames`` a region is static:
+  it holds in every frame; a region that moves is written once for each frame. ``"units": "mm"`` (or ``"m"``), in the
+  document or in a region, makes the points physical: x lateral, y depth, as the scan's own geometry counts them;
+* a label image: PNG, NIfTI (``.nii``, ``.nii.gz``), or a dataset ``(H, W)`` or ``(T, H, W)`` of an HDF5 file
+  (``FILE.h5:path/inside``), 255 = tissue, 128 = haze as in the DehazingEcho2025 challenge, or the values of
+  ``--labels "tissue=170 haze=85"``;
+* a DICOM Segmentation, whose segments ``--labels`` names by number or label.
+
+Frames are counted as in the source file: a result of ``--frames 4:8`` has the frames 4 to 7. In :class:`Regions` they
+are counted from 0 in the result.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from usdehaze.cine import Cine, Geometry
+from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.validation.regions.automatic import automatic_regions
+from usdehaze.validation.regions.dicom_seg import read_segmentation
+from usdehaze.validation.regions.labels import Labels, read_h5_labels, read_nifti, read_png, regions_of_labels
+from usdehaze.validation.regions.model import ROLES, Regions, checked
+from usdehaze.validation.regions.polygons import read_polygons
+
+AUTO = "auto"
+NIFTI_SUFFIXES = (".nii", ".nii.gz")
+FOLDER_SUFFIXES = (".rois.json", ".json", ".png", ".nii.gz", ".nii", ".h5", ".hdf5", ".dcm")
+EXPECTED = "a file of regions (JSON polygons, label PNG, NIfTI or HDF5, DICOM Segmentation)"
+
+
+def find_regions(
+    roi: str | Path, cine: Cine, stem: str = "", labels: Labels | None = None, margin_px: float = 0.0
+) -> Regions:
+    """The regions of a cine that ``--roi`` means.
+
+    Args:
+        roi: a file, ``FILE.h5:dataset``, a folder with a file for each scan (``STEM.rois.json``, ``STEM.png``, ...), or
+            "auto" for automatic regions of the input.
+        cine: the input.
+        stem: of the scan's name, for a folder.
+        labels: as :func:`parse_labels` gives them.
+        margin_px: erosion of the regions, pixels; automatic ones have their own.
+
+    Raises:
+        InputError: no such file, or regions that cannot be used.
+    """
+    if str(roi) == AUTO:
+        return automatic_regions(cine)
+    path = Path(roi)
+    if path.is_dir():
+        path = _in_folder(path, stem)
+    shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
+    return read_regions(
+        path, shape, cine.source.first_frame, geometry=cine.geometry, labels=labels, margin_px=margin_px
+    )
+
+
+def read_regions(
+    path: str | Path,
+    shape: tuple[int, int, int],
+    first_frame: int = 0,
+    *,
+    geometry: Geometry | None = None,
+    labels: Labels | None = None,
+    margin_px: float = 0.0,
+) -> Regions:
+    """Read a file of regions for frames of the given shape.
+
+    Args:
+        path: JSON, PNG, HDF5 (``FILE.h5:dataset`` names one), NIfTI or DICOM SEG, told apart by content.
+        shape: ``(T, H, W)`` of the cine.
+        first_frame: index in the source of the first frame of the cine.
+        geometry: of the cine, for polygons in physical units.
+        labels: what stands for tissue and haze in labels and segments; None for the form's own convention.
+        margin_px: pixels of every region within this distance of its border are left out.
+
+    Raises:
+        InputError: one line that says what is wrong: not readable, none of these forms, unknown role, a polygon of
+            fewer than 3 points or outside the frame, a frame that does not exist, labels of another size, a region
+            without pixels, tissue and haze that overlap, no frame with both.
+    """
+    path, dataset = _split(Path(path))
+    try:
+        with path.open("rb") as file:
+            head = file.read(132)
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from error
+    if head[128:] == b"DICM":
+        regions = read_segmentation(path, shape, first_frame, labels)
+    elif dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):
+        stack = read_h5_labels(path, dataset, shape, first_frame)
+        regions = regions_of_labels(path, stack, shape, first_frame, labels)
+    elif head.startswith(b"\x89PNG\r\n\x1a\n"):
+        regions = regions_of_labels(path, read_png(path), shape, first_frame, labels)
+    elif path.name.lower().endswith(NIFTI_SUFFIXES):
+        regions = regions_of_labels(path, read_nifti(path, shape), shape, first_frame, labels)
+    elif labels is None:
+        regions = read_polygons(path, shape, first_frame, geometry)
+    else:
+        raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
+    return checked(path, Regions(tuple(regions), shape, path.name).eroded(margin_px), first_frame)
+
+
+def parse_labels(text: str) -> dict[str, tuple[str, ...]]:
+    """``"tissue=170 haze=85,86"`` as role to values; names with blanks may stand after ``=``.
+
+    Raises:
+        UsdehazeError: not of that form, or without a value for one of the roles.
+    """
+    pairs = re.findall(r"(\w+)\s*=\s*([^=]*?)\s*(?=\w+\s*=|$)", text.strip())
+    labels = {role: tuple(filter(None, (v.strip() for v in values.split(",")))) for role, values in pairs}
+    if set(labels) != set(ROLES) or not all(labels.values()) or len(pairs) != len(ROLES):
+        raise UsdehazeError(f'--labels is "{text}"; expected a value for each role, such as "tissue=170 haze=85"')
+    return labels
+
+
+def _split(path: Path) -> tuple[Path, str | None]:
+    """``FILE.h5:dataset`` as file and dataset; a plain path as itself and None."""
+    file, colon, dataset = str(path).rpartition(":")
+    if colon and dataset and not path.exists() and Path(file).is_file():
+        return Path(file), dataset
+    return path, None
+
+
+def _in_folder(folder: Path, stem: str) -> Path:
+    """The file of regions for a scan, in a folder of them; the usual name where there is none."""
+    named = [folder / (stem + suffix) for suffix in FOLDER_SUFFIXES]
+    return next((path for path in named if path.is_file()), named[0])

@@ -1,0 +1,230 @@
+"""How sure a figure is: bias and interval of gCNR in one frame, intervals and tests over frames and patients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from usdehaze.validation.metrics import bin_pixels, gcnr
+
+N_DEALS = 200  # random deals of the pixels for the bias of gCNR
+N_RESAMPLES = 1000  # of the block bootstrap
+MAX_BLOCKS = 400  # a region; larger blocks rather than more of them
+MIN_BLOCKS_A_SIDE = 3
+MAX_LAG = 32  # pixels; correlation that reaches further is anatomy, not speckle
+INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
+
+
+def gcnr_figures(
+    before_db: np.ndarray, after_db: np.ndarray, in_tissue: np.ndarray, in_haze: np.ndarray, bins: int | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """gCNR of one frame before and after, with its bias, and the same freed of it; each with a 95 % interval.
+
+    **Bias.** Two regions with one distribution do not score 0, because their histograms differ by chance. How much they
+    score is measured: the pooled pixels are dealt out to the two regions at random, 200 times, and the mean gCNR of
+    the deals, times the square root of the design effect, is the bias. The design effect is the variance of a bin's
+    share as blocks (below) give it, over that of as many independent pixels: 1 where pixels are independent.
+
+    **Corrected gCNR.** ``sqrt((g^2 - bias^2) / (1 - bias^2))``, 0 where g is below its bias: chance adds to a
+    difference of densities as noise adds to a signal, in quadrature. 0 stays for regions that do not differ, 1 for
+    regions that do not overlap.
+
+    **Interval.** Block bootstrap: each region is cut into blocks twice as long, along rows and along columns, as the
+    lag at which the autocorrelation of its pixels falls below 1/e, so that blocks are nearly independent. Blocks are
+    drawn with replacement, 1000 times, the same for input and output. A resample is biased once more than the figure
+    it was drawn from, so its gCNR is corrected once for the interval of gCNR and twice for that of corrected gCNR.
+
+    Args:
+        before_db, after_db: ``(H, W)``, any monotone scale.
+        in_tissue, in_haze: bool ``(H, W)``, at least one pixel each.
+        bins: of gCNR; None for equiprobable ones.
+
+    Returns:
+        Entries "gcnr" and "gcnr_corrected" of a record: ``input``, ``tissue``, ``delta``; ``ci95`` of the delta,
+        ``input_ci95``, ``tissue_ci95``; and for gcnr ``bins``, ``bias`` and ``design_effect`` of input and output,
+        ``block_px`` (rows, columns) and ``n_blocks`` of both regions.
+    """
+    rng = np.random.default_rng(0)
+    blocks = [_blocks(mask, (before_db, after_db)) for mask in (in_tissue, in_haze)]
+    draws = [_draws(index.max() + 1, rng) for index, _ in blocks]
+    raw: dict[str, Any] = {"bias": {}, "design_effect": {}}
+    corrected: dict[str, Any] = {}
+    resampled: dict[str, np.ndarray] = {}
+    for part, image in (("input", before_db), ("tissue", after_db)):
+        a, b = image[in_tissue], image[in_haze]
+        index_a, index_b, widths = bin_pixels(a, b, bins)
+        counts = [
+            _block_counts(block, index, widths.size)
+            for (block, _), index in zip(blocks, (index_a, index_b), strict=True)
+        ]
+        inverse = [1 / c.sum() for c in counts]  # the variance of a share goes as this
+        effect = float(np.average([_design_effect(c) for c in counts], weights=inverse))
+        dealt = permutation_bias(counts[0].sum(axis=0), counts[1].sum(axis=0), np.random.default_rng(1))
+        bias = min(1.0, dealt * math.sqrt(effect))
+        raw["bias"][part], raw["design_effect"][part] = bias, effect
+        raw[part] = gcnr(a, b, bins)
+        corrected[part] = float(correct(raw[part], bias))
+        overlap = np.minimum(*(_shares(draw @ c) for draw, c in zip(draws, counts, strict=True))).sum(axis=1)
+        resampled[part] = correct(1 - overlap, bias)
+        raw[f"{part}_ci95"] = _interval(resampled[part])
+        resampled[f"{part} corrected"] = correct(resampled[part], bias)
+        corrected[f"{part}_ci95"] = _interval(resampled[f"{part} corrected"])
+    for entry, suffix in ((raw, ""), (corrected, " corrected")):
+        entry["delta"] = entry["tissue"] - entry["input"]
+        entry["ci95"] = _interval(resampled[f"tissue{suffix}"] - resampled[f"input{suffix}"])
+    raw["bins"] = int(widths.size)
+    raw["block_px"] = {"tissue": list(blocks[0][1]), "haze": list(blocks[1][1])}
+    raw["n_blocks"] = {"tissue": int(blocks[0][0].max()) + 1, "haze": int(blocks[1][0].max()) + 1}
+    return raw, corrected
+
+
+def permutation_bias(count_a: np.ndarray, count_b: np.ndarray, rng: np.random.Generator) -> float:
+    """Mean gCNR of the pooled pixels dealt out at random to two regions of the same sizes.
+
+    Args:
+        count_a, count_b: ``(k,)`` pixels of each region in each bin.
+        rng: of the deals. A deal of pixels fills the bins by the multivariate hypergeometric distribution.
+    """
+    n_a, n_b = int(count_a.sum()), int(count_b.sum())
+    pooled = np.rint(count_a + count_b).astype(np.int64)
+    dealt = rng.multivariate_hypergeometric(pooled, n_a, size=N_DEALS, method="marginals")
+    return float((1 - np.minimum(dealt / n_a, (pooled - dealt) / n_b).sum(axis=1)).mean())
+
+
+def correct(value: float | np.ndarray, bias: float) -> np.ndarray:
+    """gCNR without its bias, ``sqrt(max(0, g^2 - bias^2) / (1 - bias^2))``."""
+    if bias >= 1:
+        return np.zeros_like(value, dtype=np.float64)
+    return np.sqrt(np.clip(np.square(value) - bias**2, 0, None) / (1 - bias**2))
+
+
+def correlation_lag(values: np.ndarray, mask: np.ndarray, axis: int) -> int:
+    """First lag along an axis at which the autocorrelation of a region falls below 1/e, in pixels, at least 1.
+
+    Args:
+        values: ``(H, W)``.
+        mask: bool ``(H, W)``, the region; pairs of pixels count where both lie in it.
+        axis: 0 along a column (from row to row), 1 along a row.
+    """
+    centred = np.where(mask, values - values[mask].mean(), 0.0)
+    variance = np.square(centred[mask]).mean()
+    if variance == 0:
+        return 1
+    centred, mask = np.moveaxis(centred, axis, 0), np.moveaxis(mask, axis, 0)
+    for lag in range(1, min(MAX_LAG, len(mask))):
+        pairs = mask[lag:] & mask[:-lag]
+        if not pairs.any() or (centred[lag:] * centred[:-lag])[pairs].mean() < variance / math.e:
+            return lag
+    return MAX_LAG
+
+
+def _blocks(mask: np.ndarray, images: tuple[np.ndarray, ...]) -> tuple[np.ndarray, tuple[int, int]]:
+    """Index of the block of every pixel of a region, and the size of a block in rows and columns."""
+    rows, columns = np.nonzero(mask)
+    box = np.s_[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    size = [2 * max(correlation_lag(image[box], mask[box], axis) for image in images) for axis in (0, 1)]
+    size = [min(s, max(1, extent // MIN_BLOCKS_A_SIDE)) for s, extent in zip(size, mask[box].shape, strict=True)]
+    while True:
+        key = (rows - rows.min()) // size[0] * mask.shape[1] + (columns - columns.min()) // size[1]
+        names, index = np.unique(key, return_inverse=True)
+        if names.size <= MAX_BLOCKS:
+            return index, (size[0], size[1])
+        size = [s + 1 + s // 4 for s in size]
+
+
+def _draws(n_blocks: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each block is drawn in each resample, ``(N_RESAMPLES, n_blocks)``."""
+    return rng.multinomial(n_blocks, np.full(n_blocks, 1 / n_blocks), size=N_RESAMPLES).astype(np.float64)
+
+
+def _block_counts(block: np.ndarray, index: np.ndarray, k: int) -> np.ndarray:
+    """Pixels of each block in each bin, ``(n_blocks, k)``."""
+    n_blocks = int(block.max()) + 1
+    return np.bincount(block * k + index, minlength=n_blocks * k).reshape(n_blocks, k).astype(np.float64)
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    return counts / counts.sum(axis=-1, keepdims=True)
+
+
+def _design_effect(counts: np.ndarray) -> float:
+    """Variance of the bins' shares as blocks give it, over that of as many independent pixels; at least 1.
+
+    Args:
+        counts: ``(n_blocks, k)`` pixels of each block in each bin.
+    """
+    n_blocks, n = len(counts), counts.sum()
+    share = counts.sum(axis=0) / n
+    independent = (share * (1 - share)).sum() * n
+    if n_blocks < 2 or independent == 0:
+        return 1.0
+    residual = counts - counts.sum(axis=1, keepdims=True) * share
+    return max(1.0, float(n_blocks / (n_blocks - 1) * np.square(residual).sum() / independent))
+
+
+def _interval(values: np.ndarray) -> list[float]:
+    low, high = np.percentile(values, INTERVAL)
+    return [float(low), float(high)]
+
+
+def bootstrap_ci95(
+    values: ArrayLike, clusters: ArrayLike, seed: int = 0, n_resamples: int = 2000
+) -> tuple[float, float] | None:
+    """95 % percentile interval of a mean, by resampling whole clusters with replacement.
+
+    Frames of one cine resemble each other, so they are drawn together: a resample takes as many clusters as there
+    are, each with all its frames, and averages over the frames. With fewer than two clusters nothing can be said
+    about the spread, and the answer is None (not an interval of width 0).
+
+    Args:
+        values: ``(N,)`` one figure a frame; non-finite ones are left out.
+        clusters: ``(N,)`` label of the cluster each value belongs to.
+        seed: of the resampling; the same seed gives the same interval.
+        n_resamples: number of resamples.
+    """
+    values, clusters = np.asarray(values, dtype=np.float64), np.asarray(clusters)
+    keep = np.isfinite(values)
+    names, index = np.unique(clusters[keep], return_inverse=True)
+    if names.size < 2:
+        return None
+    total = np.bincount(index, weights=values[keep])
+    count = np.bincount(index)
+    drawn = np.random.default_rng(seed).integers(names.size, size=(n_resamples, names.size))
+    means = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def paired_statistics(before: ArrayLike, after: ArrayLike, clusters: ArrayLike, seed: int = 0) -> dict[str, Any]:
+    """Paired comparison over patients: mean difference, its 95 % interval, Wilcoxon signed-rank test.
+
+    The frames of one cine are not independent, so the differences of a cluster are averaged first: a cluster counts
+    once, however many frames it has, both in the mean and in the test.
+
+    Args:
+        before, after: ``(N,)`` one figure a frame; pairs that are not finite are left out.
+        clusters: ``(N,)`` label of the cluster (cine, patient) each frame belongs to.
+        seed: of the bootstrap.
+
+    Returns:
+        ``n_clusters``; ``mean_difference`` (after minus before, mean of the clusters' means; None without any);
+        ``ci95`` by bootstrap of clusters, ``wilcoxon_statistic`` and two-sided ``wilcoxon_p``: None with fewer than
+        two clusters, and the test where no cluster differs.
+    """
+    difference = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+    keep = np.isfinite(difference)
+    names, index = np.unique(np.asarray(clusters)[keep], return_inverse=True)
+    means = np.bincount(index, weights=difference[keep]) / np.bincount(index)
+    interval = bootstrap_ci95(means, names, seed=seed)
+    test = stats.wilcoxon(means) if names.size > 1 and means.any() else None
+    return {
+        "n_clusters": int(names.size),
+        "mean_difference": float(means.mean()) if names.size else None,
+        "ci95": None if interval is None else list(interval),
+        "wilcoxon_statistic": None if test is None else float(test.statistic),
+        "wilcoxon_p": None if test is None else float(test.pvalue),
+    }
