@@ -157,7 +157,7 @@ def _by_pydicom(stored: bytes, syntax: UID, layout: Layout, path: object) -> tup
         "columns": layout.columns,
         "number_of_frames": 1,
         "samples_per_pixel": layout.samples,
-        "photometric_interpretation": layout.photometric,
+        "photometric_interpretation": layout.photometric.replace("YBR_PARTIAL", "YBR_FULL"),  # the same bytes
         "pixel_representation": 0,
         "planar_configuration": layout.planar if layout.samples > 1 else 0,
         "bits_allocated": layout.bits_allocated,
@@ -170,6 +170,8 @@ def _by_pydicom(stored: bytes, syntax: UID, layout: Layout, path: object) -> tup
     samples, properties = get_decoder(syntax).as_array(
         stored, index=0, raw=True, decoding_plugin=PLUGINS.get(syntax, ""), **options
     )
+    if layout.photometric == "YBR_PARTIAL_422":
+        return samples, layout.photometric
     return samples, str(properties["photometric_interpretation"])
 
 

@@ -157,7 +157,8 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: d
     image_type = source.get("ImageType")
     flavour = [] if image_type is None or isinstance(image_type, str) else [str(value) for value in image_type[2:4]]
     out.ImageType = ["DERIVED", "SECONDARY", *flavour]
-    how = ", ".join(f"{key} {settings[key]}" for key in ("preset", "guidance", "steps", "seed", "strength", "samples"))
+    named = [key for key in ("preset", "guidance", "steps", "seed", "strength", "samples") if key in settings]
+    how = ", ".join(f"{key} {settings[key]}" for key in named)
     text = f"{product.derivation} by usdehaze {usdehaze.__version__}, joint posterior sampling: {how}"
     before = word(source, "DerivationDescription")
     out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
