@@ -101,7 +101,7 @@ class Linear(Observation):
         if isinstance(r2, Tensor) or isinstance(q2, Tensor):
             unit = torch.eye(e[0].numel(), dtype=e.dtype, device=e.device)
             s = self.a**2 * apply(r2, unit) + self.b**2 * apply(q2, unit) + self.std**2 * unit
-            e = torch.linalg.solve(s, e.flatten(1).T).T.reshape(e.shape)
+            e = (e.flatten(1) @ torch.linalg.inv(s)).reshape(e.shape)
         else:
             e = e / (self.a**2 * r2 + self.b**2 * q2 + self.std**2)
         return self.a * e, self.b * e
@@ -199,7 +199,7 @@ class LinearOperator(Observation):
         if full:
             unit = torch.eye(flat.shape[1], dtype=e.dtype, device=e.device)
             s = self.matrix @ apply(r2, self.matrix).T + apply(q2, unit) + self.std**2 * unit
-            return torch.linalg.solve(s, flat.T).T.reshape(e.shape)
+            return (flat @ torch.linalg.inv(s)).reshape(e.shape)
         if self._eigen is None:
             self._eigen = torch.linalg.eigh(self.matrix @ self.matrix.T)
         values, vectors = self._eigen

@@ -180,8 +180,9 @@ def predictor_corrector(
     """Reverse-diffusion predictor, then Langevin corrections at the new level (Song et al. 2021, algorithms 2 and 3).
 
     The predictor undoes the forward step between two times by its mean factor and its added variance, both exact;
-    ``corrections`` = 0 leaves it alone. A correction is ``u + a s + sqrt(2 a) z`` with ``a = 2 (snr |z| / |s|)^2`` of
-    each frame's own norms, as the source has it, where ``|z| / |s|`` is nearly the noise level.
+    ``corrections`` = 0 leaves it alone. A correction is ``u + a s + sqrt(2 a) z`` with ``a = 2 (snr beta)^2``. The source
+    has ``|z| / |s|``, averaged over a batch, in place of the noise level ``beta``, to which it comes close; but a step
+    that depends on where a frame is pushes its samples outwards, by 2 in as many as the frame has unknowns.
     """
     for i, (t, below) in enumerate(pairwise(times)):
         factor = sde.alpha(t) / sde.alpha(below)
@@ -193,11 +194,9 @@ def predictor_corrector(
             return u
         u = u + math.sqrt(added) * noise()
         for _ in range(corrections):
-            z = noise()
-            step = 2 * snr**2
-            s, _estimate = _score(guided, u, sde, below, step)
-            length = 2 * (snr * _norm(z) / _norm(s).clamp(min=1e-12)) ** 2
-            u = u + length * s + (2 * length).sqrt() * z
+            length = 2 * (snr * sde.beta(below)) ** 2
+            s, _ = _score(guided, u, sde, below, 2 * snr**2)
+            u = u + length * s + math.sqrt(2 * length) * noise()
     return u
 
 
@@ -271,10 +270,6 @@ def _draw(noise: Noise | None) -> Tensor:
     if noise is None:
         raise ValueError("this sampler needs noise")
     return noise()
-
-
-def _norm(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1, keepdim=True)
 
 
 def _tell(
