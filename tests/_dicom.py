@@ -3,7 +3,7 @@
 import numpy as np
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.filewriter import dcmwrite
-from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.uid import UID, ExplicitVRLittleEndian
 
 US, US_MULTIFRAME = "1.2.840.10008.5.1.4.1.1.6.1", "1.2.840.10008.5.1.4.1.1.3.1"
 SENTINEL = "SENTINEL^PATIENT"
@@ -68,13 +68,15 @@ def save(path, ds, syntax=ExplicitVRLittleEndian):
     ds.file_meta.MediaStorageSOPClassUID = ds.get("SOPClassUID", "")
     ds.file_meta.MediaStorageSOPInstanceUID = ds.get("SOPInstanceUID", "")
     ds.preamble = bytes(128)
-    implicit = syntax == ImplicitVRLittleEndian
-    little = syntax != "1.2.840.10008.1.2.2"
-    known = not ds.file_meta.TransferSyntaxUID.is_private and ds.file_meta.TransferSyntaxUID.is_transfer_syntax
-    if known:
+    ds.file_meta.FileMetaInformationGroupLength = 0  # put right as it is written
+    if UID(syntax).name != syntax:
         dcmwrite(path, ds, enforce_file_format=False)
-    else:
-        dcmwrite(path, ds, implicit_vr=implicit, little_endian=little, enforce_file_format=False)
+        return path
+    stand_in = "1.2.840.10008.1.2.4.100"  # pydicom writes no syntax that it does not know
+    ds.file_meta.TransferSyntaxUID = UID(stand_in)
+    dcmwrite(path, ds, enforce_file_format=False)
+    assert len(syntax) <= len(stand_in)
+    path.write_bytes(path.read_bytes().replace(stand_in.encode(), syntax.encode().ljust(len(stand_in), b"\0"), 1))
     return path
 
 
@@ -82,5 +84,7 @@ def write_dicom(path, frames, photometric="MONOCHROME2", syntax=ExplicitVRLittle
     """`dataset` and `save` at once; compressed syntaxes through pydicom's encoders."""
     ds = dataset(frames, photometric, **options)
     if UID(syntax).is_compressed:
-        ds.compress(syntax, np.squeeze(frames, 0) if len(frames) == 1 else np.asarray(frames), generate_instance_uid=False)
+        ds.compress(
+            syntax, np.squeeze(frames, 0) if len(frames) == 1 else np.asarray(frames), generate_instance_uid=False
+        )
     return save(path, ds, syntax)

@@ -56,6 +56,7 @@ class Layout:
     bits_allocated: int
     bits_stored: int
     planar: int
+    pixel_vr: str
 
     @property
     def frame_bytes(self) -> int:
@@ -89,6 +90,7 @@ def read_layout(header: Header, path: object) -> Layout:
         bits,
         number("BitsStored", bits),
         number("PlanarConfiguration", 0),
+        header.pixel_vr,
     )
     if layout.bits_allocated not in (8, 16) or not 2 <= layout.bits_stored <= layout.bits_allocated:
         found = f"{layout.bits_stored} bits stored in {layout.bits_allocated}"
@@ -163,7 +165,7 @@ def _by_pydicom(stored: bytes, syntax: UID, layout: Layout, path: object) -> tup
         "bits_allocated": layout.bits_allocated,
         "bits_stored": layout.bits_stored,
         "pixel_keyword": "PixelData",
-        "pixel_vr": "OB",
+        "pixel_vr": layout.pixel_vr,
     }
     if syntax not in NATIVE_SYNTAXES:
         stored = struct.pack("<HHLHHL", 0xFFFE, 0xE000, 0, 0xFFFE, 0xE000, len(stored)) + stored  # one fragment

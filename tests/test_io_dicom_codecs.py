@@ -1,0 +1,238 @@
+"""Transfer syntaxes, and where in the pixel data each frame lies."""
+
+import struct
+import sys
+
+import numpy as np
+import pytest
+from _dicom import dataset, save, write_dicom
+from _scans import fan_frames
+from pydicom import uid
+from pydicom.data import get_testdata_file
+from pydicom.encaps import encapsulate, encapsulate_extended
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom import open_dicom
+from usdehaze.io.dicom.jpeg import parse_jpeg, with_raw_components
+from usdehaze.signal import grey_to_db
+
+LOSSLESS = [uid.RLELossless, uid.JPEGLSLossless, uid.JPEG2000Lossless]
+NATIVE = [uid.ImplicitVRLittleEndian, uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian]
+
+
+def colour_frames(n_frames=3):
+    return np.random.default_rng(1).integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
+
+
+def refused(path, *parts):
+    with pytest.raises(InputError) as caught, open_dicom(path) as scan:
+        scan.read()
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message
+    for part in parts:
+        assert part in message, message
+
+
+@pytest.mark.parametrize("syntax", LOSSLESS + NATIVE)
+@pytest.mark.parametrize("kind", ["8 bits", "16 bits", "RGB"])
+def test_lossless_syntaxes_give_what_was_stored(tmp_path, syntax, kind):
+    frames = fan_frames(3) if kind != "RGB" else colour_frames()
+    frames = frames.astype(np.uint16) * 257 if kind == "16 bits" else frames
+    photometric = "RGB" if kind == "RGB" else "MONOCHROME2"
+    if kind == "RGB" and syntax == uid.JPEG2000Lossless:
+        photometric = "YBR_RCT"
+    ds = dataset(frames, photometric)
+    if syntax == uid.ExplicitVRBigEndian:
+        ds.PixelData = frames.byteswap().tobytes()
+    path = tmp_path / "a.dcm"
+    if syntax.is_compressed:
+        write_dicom(path, frames, photometric, syntax)
+    else:
+        ds["PixelData"].VR = "OW" if syntax == uid.ImplicitVRLittleEndian else ds["PixelData"].VR
+        save(path, ds, syntax)
+    with open_dicom(path) as scan:
+        for index in (2, 0, 1):  # any order
+            picture = scan.picture(index)
+            assert np.array_equal(picture.levels if kind != "RGB" else picture.rgb, frames[index])
+
+
+def test_8_bit_words_of_big_endian_files_are_swapped(tmp_path):
+    """PS3.5 8.1.1: an OW value of 8-bit pixels comes in words of two pixels."""
+    frames = fan_frames(2)
+    ds = dataset(frames, PixelData=frames.reshape(-1, 2)[:, ::-1].tobytes())
+    ds["PixelData"].VR = "OW"
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.ExplicitVRBigEndian)) as scan:
+        swapped = scan.picture(1).levels
+    assert np.array_equal(swapped, frames[1])
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_lossless_jpeg(tmp_path, colour):
+    """Written by libjpeg-turbo in another binding; RGB is stored as it is, under component numbers that say YCbCr."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    frames = colour_frames(2) if colour else fan_frames(2)
+    space = {"colorspace": "rgb", "outcolorspace": "rgb"} if colour else {}
+    streams = [imagecodecs.jpeg8_encode(frame, lossless=True, predictor=1, **space) for frame in frames]
+    ds = dataset(frames, "RGB" if colour else "MONOCHROME2", PixelData=encapsulate(streams))
+    ds["PixelData"].is_undefined_length = True
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.JPEGLosslessSV1)) as scan:
+        for index, frame in enumerate(frames):
+            picture = scan.picture(index)
+            assert np.array_equal(picture.rgb if colour else picture.levels, frame)
+
+
+def test_jpeg_of_12_bits_needs_an_extra(tmp_path, monkeypatch):
+    imagecodecs = pytest.importorskip("imagecodecs")
+    frames = fan_frames(1).astype(np.uint16) * 16
+    stream = imagecodecs.jpeg8_encode(frames[0], lossless=True, predictor=1, bitspersample=12)
+    ds = dataset(frames, bits=12, PixelData=encapsulate([stream]))
+    ds["PixelData"].is_undefined_length = True
+    path = save(tmp_path / "a.dcm", ds, uid.JPEGLossless)
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(0).levels, frames[0])
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    refused(path, "12-bit JPEG needs a decoder that is not installed", "pip install usdehaze[codecs]")
+
+
+def test_jpeg_xl_needs_an_extra(tmp_path, monkeypatch):
+    imagecodecs = pytest.importorskip("imagecodecs")
+    frames = fan_frames(2)
+    ds = dataset(frames, PixelData=encapsulate([imagecodecs.jpegxl_encode(frame, lossless=True) for frame in frames]))
+    ds["PixelData"].is_undefined_length = True
+    path = save(tmp_path / "a.dcm", ds, "1.2.840.10008.1.2.4.110")
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(1).levels, frames[1])
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    refused(path, "JPEG XL needs a decoder that is not installed", "pip install usdehaze[codecs]")
+
+
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.94", "1.2.3.4"])
+def test_other_transfer_syntaxes_are_refused(tmp_path, syntax):
+    ds = dataset(fan_frames(1), PixelData=encapsulate([b"stream"]))
+    ds["PixelData"].is_undefined_length = True
+    refused(save(tmp_path / "a.dcm", ds, syntax), "a transfer syntax that is not read")
+
+
+def test_deflated_files(tmp_path):
+    frames = fan_frames(2)
+    path = write_dicom(tmp_path / "a.dcm", frames, syntax=uid.DeflatedExplicitVRLittleEndian)
+    with open_dicom(path) as scan:
+        np.testing.assert_allclose(scan.read_db(1, 2)[0], grey_to_db(frames[1], 60), atol=1e-4)
+
+
+def test_a_deflated_file_may_not_inflate_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("usdehaze.io.dicom.header.LARGEST_INFLATED", 10_000)
+    path = write_dicom(tmp_path / "a.dcm", np.zeros((9, 64, 64), np.uint8), syntax=uid.DeflatedExplicitVRLittleEndian)
+    assert path.stat().st_size < 2000
+    refused(path, "inflates to more than")
+
+
+def rle(frames):
+    from pydicom.pixels import get_encoder
+
+    ds = dataset(frames)
+    encode = get_encoder(uid.RLELossless).encode
+    return [encode(ds, index=i, encoding_plugin="pylibjpeg") for i in range(len(frames))]
+
+
+def item(value):
+    value += b"\0" * (len(value) % 2)
+    return struct.pack("<HHL", 0xFFFE, 0xE000, len(value)) + value
+
+
+def tables():
+    """Ways to write down where three frames lie; the second is in two fragments where that can be told."""
+    streams = rle(fan_frames(3))
+    offsets = np.cumsum([0] + [len(item(s)) for s in streams[:-1]])
+    halves = [streams[0], streams[1][:100], streams[1][100:], streams[2]]
+    split = np.array([0, len(item(streams[0])), sum(len(item(h)) for h in halves[:3])])
+    return {
+        "no table": item(b"") + b"".join(map(item, streams)),
+        "basic table": item(struct.pack("<3L", *offsets)) + b"".join(map(item, streams)),
+        "basic table, fragments": item(struct.pack("<3L", *split)) + b"".join(map(item, halves)),
+        "wrong table": item(struct.pack("<3L", 0, 10, 20)) + b"".join(map(item, streams)),
+        "table of one frame": item(struct.pack("<L", 0)) + b"".join(map(item, streams)),
+    }
+
+
+@pytest.mark.parametrize("name", tables())
+def test_frames_are_found_with_any_offset_table(tmp_path, name):
+    ds = dataset(fan_frames(3), PixelData=tables()[name])
+    ds["PixelData"].is_undefined_length = True
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.RLELossless)) as scan:
+        for index in (1, 2, 0):
+            assert np.array_equal(scan.picture(index).levels, fan_frames(3)[index])
+
+
+def test_extended_offset_table(tmp_path):
+    data, offsets, lengths = encapsulate_extended(rle(fan_frames(3)))
+    ds = dataset(fan_frames(3), PixelData=data, ExtendedOffsetTable=offsets, ExtendedOffsetTableLengths=lengths)
+    ds["PixelData"].is_undefined_length = True
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.RLELossless)) as scan:
+        assert np.array_equal(scan.picture(2).levels, fan_frames(3)[2])
+
+
+def test_fragments_of_jpeg_without_a_table_end_where_the_images_do(tmp_path):
+    from pydicom.pixels import get_encoder
+
+    frames = fan_frames(2)
+    streams = [get_encoder(uid.JPEGLSLossless).encode(dataset(frames), index=i) for i in range(2)]
+    halves = [half for stream in streams for half in (stream[:200], stream[200:])]
+    ds = dataset(frames, PixelData=item(b"") + b"".join(map(item, halves)))
+    ds["PixelData"].is_undefined_length = True
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.JPEGLSLossless)) as scan:
+        assert np.array_equal(scan.picture(1).levels, frames[1])
+
+
+def test_fewer_fragments_than_frames(tmp_path):
+    ds = dataset(fan_frames(3), PixelData=tables()["no table"], NumberOfFrames=30)
+    ds["PixelData"].is_undefined_length = True
+    refused(save(tmp_path / "a.dcm", ds, uid.RLELossless), "3 compressed fragments", "30 frames as Number of Frames")
+
+
+@pytest.mark.parametrize("syntax", [uid.ExplicitVRLittleEndian, *LOSSLESS])
+def test_files_cut_off_in_their_pixel_data(tmp_path, syntax):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(3), syntax=syntax)
+    path.write_bytes(path.read_bytes()[:-2000])
+    refused(path, "cut off")
+
+
+@pytest.mark.parametrize("syntax", [uid.JPEGLSLossless, uid.JPEG2000Lossless])
+def test_a_stream_of_another_size_is_refused_before_it_is_decoded(tmp_path, syntax):
+    ds = dataset(fan_frames(1))
+    ds.compress(syntax, fan_frames(1)[0], generate_instance_uid=False)
+    ds.Rows = 32
+    refused(save(tmp_path / "a.dcm", ds, syntax), "a compressed frame of 64 x 64; expected 32 x 64 as the file says")
+
+
+def test_jpeg_that_declares_a_giant_is_refused_before_it_is_decoded(tmp_path):
+    header = struct.pack(">BBHBHHBBBB", 0xFF, 0xC0, 11, 8, 65000, 65000, 1, 1, 0x11, 0)
+    ds = dataset(fan_frames(1), PixelData=encapsulate([b"\xff\xd8" + header + b"\xff\xd9"]))
+    ds["PixelData"].is_undefined_length = True
+    refused(save(tmp_path / "a.dcm", ds, uid.JPEGBaseline8Bit), "65000 x 65000", "64 x 64 as the file says")
+
+
+def test_encapsulation_that_does_not_fit_the_transfer_syntax(tmp_path):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(1))
+    path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.5\0", 1))
+    refused(path, "not encapsulated", "RLE Lossless")
+
+
+@pytest.mark.parametrize(
+    "name", ["SC_rgb_jpeg_dcmtk.dcm", "SC_jpeg_no_color_transform.dcm", "SC_rgb_small_odd_jpeg.dcm", "SC_rgb_jpeg.dcm"]
+)
+def test_components_of_a_jpeg_stream_come_out_as_they_are_stored(name):
+    """pydicom's own examples, with JFIF, with Adobe's marker and with neither; pydicom asks libjpeg another way."""
+    import io
+
+    import pydicom
+    from PIL import Image
+    from pydicom.encaps import get_frame
+    from pydicom.pixels import pixel_array
+
+    ds = pydicom.dcmread(get_testdata_file(name))
+    stream = get_frame(ds.PixelData, 0, number_of_frames=1)
+    info = parse_jpeg(stream)
+    assert (info.rows, info.columns, info.components, info.precision) == (ds.Rows, ds.Columns, 3, 8)
+    raw = np.asarray(Image.open(io.BytesIO(with_raw_components(stream))))
+    assert np.array_equal(raw, pixel_array(ds, raw=True, decoding_plugin="pillow"))
