@@ -1,0 +1,205 @@
+"""Ultrasound regions, pixel spacing, frame times: where the image lies, how large it is, when it was taken."""
+
+import pickle
+
+import numpy as np
+import pytest
+from _dicom import dataset, region, save, write_dicom
+from _scans import fan_frames
+from pydicom.dataset import Dataset
+
+from usdehaze.geometry import make_mapper, sector_mask
+from usdehaze.io import open_cine
+from usdehaze.io.dicom import open_dicom
+from usdehaze.io.dicom.regions import Region
+from usdehaze.io.dicom.timing import frame_times_s
+
+
+def screen(n_frames=1, height=200, width=300):
+    """Speckle everywhere: no fan to be found."""
+    return np.random.default_rng(3).integers(60, 255, (n_frames, height, width), dtype=np.uint8)
+
+
+def scan_of(tmp_path, frames, *regions, **attributes):
+    return open_dicom(write_dicom(tmp_path / "a.dcm", frames, regions=regions, **attributes))
+
+
+def test_a_region_without_a_fan_is_a_rectangle_to_the_pixel(tmp_path):
+    with scan_of(tmp_path, screen(), region(40, 30, 239, 169, delta=(0.02, 0.02))) as scan:
+        place, cine = scan.geometry, scan.read()
+    expected = np.zeros((200, 300), bool)
+    expected[30:170, 40:240] = True
+    assert place.found_by == "file" and place.spacing_m == (2e-4, 2e-4)
+    assert np.array_equal(sector_mask(place.sector, (200, 300)), expected)
+    assert np.array_equal(make_mapper(place, (200, 300)).image_mask, expected)
+    assert np.array_equal(cine.tissue_mask[0], expected)
+
+
+@pytest.mark.parametrize("pitch", [(0.02, 0.03), (0.03, 0.01)])
+def test_anisotropic_pixels(tmp_path, pitch):
+    with scan_of(tmp_path, screen(), region(40, 30, 239, 169, delta=pitch)) as scan:
+        assert scan.geometry.spacing_m == pytest.approx((pitch[0] / 100, pitch[1] / 100))
+        assert scan.geometry.sector.aspect == pytest.approx(pitch[0] / pitch[1])
+        assert sector_mask(scan.geometry.sector, (200, 300)).sum() == 200 * 140
+
+
+def test_a_rectangle_keeps_its_lines_straight_on_the_model_grid(tmp_path):
+    frames = screen()
+    frames[0] = 20 + np.arange(200)[:, None]  # level by row
+    with scan_of(tmp_path, frames, region(40, 30, 239, 169)) as scan:
+        mapper = make_mapper(scan.geometry, scan.shape)
+        on_grid = mapper.to_model(frames.astype(np.float32))[0]
+    assert mapper.valid.all()
+    assert np.ptp(on_grid, axis=1).max() < 0.02
+    np.testing.assert_allclose(on_grid[:, 0], 20 + 30 - 0.5 + 140 * (np.arange(128) + 0.5) / 128, atol=0.3)
+
+
+def test_the_fan_is_sought_within_the_region_and_told_in_the_frames_coordinates(tmp_path):
+    frames = np.zeros((2, 400, 500), np.uint8)
+    frames[:, 60:316, 120:376] = fan_frames(2, 256, 256)
+    frames[:, 5:50, 5:490] = 200  # a bar of text
+    with scan_of(tmp_path, frames, region(120, 60, 375, 315)) as scan:
+        sector = scan.geometry.sector
+        assert scan.geometry.found_by == "sector finder"
+    assert sector.apex_x == pytest.approx(120 + 127.5, abs=1.5)
+    assert sector.apex_y == pytest.approx(59, abs=2)
+    assert np.degrees([sector.angle_min, sector.angle_max]) == pytest.approx([-35, 35], abs=1)
+
+
+def test_which_region_is_chosen(tmp_path):
+    regions = (
+        region(0, 0, 299, 20),
+        region(0, 0, 299, 199, kind=(0, 0)),
+        region(0, 0, 299, 199, kind=(3, 1)),  # M-mode
+        region(0, 0, 299, 199, kind=(1, 2)),  # colour flow
+        region(50, 30, 249, 169),
+    )
+    with scan_of(tmp_path, screen(), *regions) as scan:
+        assert sector_mask(scan.geometry.sector, scan.shape).sum() == 200 * 140
+        assert "2 B-mode regions in the file: the largest is dehazed, the others are left." in scan.source.assumptions
+    with scan_of(tmp_path, screen(), *regions[1:4]) as scan:
+        assert sector_mask(scan.geometry.sector, scan.shape).sum() == 200 * 300
+    with scan_of(tmp_path, screen(), *regions[1:3]) as scan:
+        assert scan.geometry.sector is None
+
+
+@pytest.mark.parametrize("units", [0, 1, 4])
+def test_deltas_that_are_no_centimetres_are_no_spacing(tmp_path, units):
+    with scan_of(tmp_path, screen(), region(40, 30, 239, 169, units=units)) as scan:
+        assert scan.geometry.spacing_m is None and scan.geometry.sector.aspect == 1
+
+
+def test_signed_deltas(tmp_path):
+    with scan_of(tmp_path, screen(), region(40, 30, 239, 169, delta=(-0.02, 0.03))) as scan:
+        assert scan.geometry.spacing_m == pytest.approx((2e-4, 3e-4)) and scan.geometry.origin_m == (0, 0)
+
+
+def test_the_reference_pixel_counts_from_the_regions_corner(tmp_path):
+    where = {"ReferencePixelX0": 100, "ReferencePixelY0": 5, "ReferencePixelPhysicalValueX": 0.5}
+    where["ReferencePixelPhysicalValueY"] = 1.0
+    with scan_of(tmp_path, screen(), region(40, 30, 239, 169, delta=(0.02, 0.02), **where)) as scan:
+        z, x = scan.geometry.origin_m
+    assert z == pytest.approx((1.0 - 35 * 0.02) / 100) and x == pytest.approx((0.5 - 140 * 0.02) / 100)
+
+
+@pytest.mark.parametrize(("right", "bottom", "spaced"), [(300, 200, True), (301, 201, True), (600, 400, False)])
+def test_regions_are_clamped_and_those_of_another_image_size_lend_no_spacing(tmp_path, right, bottom, spaced):
+    with scan_of(tmp_path, screen(), region(100, 50, right, bottom)) as scan:
+        mask = sector_mask(scan.geometry.sector, scan.shape)
+        assert (scan.geometry.spacing_m is not None) == spaced
+    expected = np.zeros((200, 300), bool)
+    expected[50:, 100:] = True
+    assert np.array_equal(mask, expected)
+
+
+def test_a_fan_is_sought_in_the_whole_image_where_the_region_does_not_fit(tmp_path):
+    frames = np.zeros((2, 256, 256), np.uint8)
+    frames[:, :, :] = fan_frames(2, 256, 256)
+    with scan_of(tmp_path, frames, region(100, 20, 500, 400)) as scan:
+        assert scan.geometry.found_by == "sector finder"
+        assert scan.geometry.sector.apex_x == pytest.approx(127.5, abs=1.5)
+        assert scan.read().tissue_mask is None
+
+
+def test_broken_regions_are_passed_over(tmp_path):
+    empty, odd, outside = Dataset(), region(10, 10, 5, 5), region(400, 300, 500, 400)
+    several = region(40, 30, 239, 169)
+    several.RegionDataType = [1, 2]
+    with scan_of(tmp_path, screen(), empty, odd, outside, several) as scan:
+        assert scan.geometry.sector is None
+    assert Region(1, 2, 3, 4, None, (0, 0), True).area == 9
+
+
+def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
+    with scan_of(tmp_path, screen(), PixelSpacing=[0.3, 0.2]) as scan:
+        assert scan.geometry.spacing_m == pytest.approx((3e-4, 2e-4))
+    with scan_of(tmp_path, fan_frames(1, 256, 256), PixelAspectRatio=[1, 1]) as scan:
+        assert scan.geometry.sector.aspect == 1 and scan.geometry.spacing_m is None
+
+
+@pytest.mark.parametrize(
+    ("attributes", "times"),
+    [
+        ({"FrameTime": 40}, [0, 0.04, 0.08, 0.12]),
+        ({"FrameTimeVector": [0, 10, 20, 30]}, [0, 0.01, 0.03, 0.06]),
+        ({"FrameTimeVector": [33, 10, 20, 30]}, [0, 0.01, 0.03, 0.06]),
+        ({"FrameTimeVector": [0, 10, 20]}, None),
+        ({"FrameTimeVector": [0, 10, 20], "FrameTime": 40}, [0, 0.04, 0.08, 0.12]),
+        ({"FrameTimeVector": [0, 10, 20, 30], "FrameTime": 40}, [0, 0.01, 0.03, 0.06]),
+        (
+            {"FrameTimeVector": [0, 10, 20, 30], "FrameTime": 40, "FrameIncrementPointer": 0x00181063},
+            [0, 0.04, 0.08, 0.12],
+        ),
+        ({"CineRate": 50}, [0, 0.02, 0.04, 0.06]),
+        ({"RecommendedDisplayFrameRate": 25}, [0, 0.04, 0.08, 0.12]),
+        ({"FrameTime": 0, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
+        ({"FrameTime": -3}, None),
+        ({}, None),
+    ],
+)
+def test_frame_times(attributes, times):
+    ds = Dataset()
+    for keyword, value in attributes.items():
+        setattr(ds, keyword, value)
+    found = frame_times_s(ds, 4)
+    assert found is None if times is None else found == pytest.approx(times)
+
+
+def test_frames_asked_for_keep_their_times_and_their_place(tmp_path):
+    frames = fan_frames(6, 96, 96)
+    path = write_dicom(tmp_path / "a.dcm", frames)
+    with open_dicom(path, frames=slice(2, 5)) as scan, open_dicom(path) as whole:
+        assert scan.n_frames == 3 and scan.source.first_frame == 2
+        assert scan.frame_times_s == pytest.approx([0.08, 0.12, 0.16])
+        assert np.array_equal(scan.read_db(1, 3), whole.read_db(3, 5))
+        assert scan.read(1).source.first_frame == 3
+        assert scan.geometry == whole.geometry
+    assert open_cine(path, frames=slice(2, 5)).frames.shape == (3, 96, 96)
+
+
+def test_a_scan_works_in_another_process(tmp_path):
+    with open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(3))) as scan:
+        with pickle.loads(pickle.dumps(scan)) as copy:
+            assert np.array_equal(copy.read_db(0, 3), scan.read_db(0, 3))
+        assert scan.read_db(0, 1).shape == (1, 64, 64)
+
+
+def test_frames_that_are_black_are_named(tmp_path):
+    from usdehaze.errors import InputError
+
+    frames = fan_frames(4)
+    frames[2] = 0
+    with open_dicom(write_dicom(tmp_path / "a.dcm", frames)) as scan:
+        assert scan.read_db(0, 2).shape == (2, 64, 64)
+        with pytest.raises(InputError, match=r"frame 2 is constant \(-60 dB everywhere\).*--frames"):
+            scan.read()
+
+
+def test_attributes_of_the_wrong_kind_are_no_traceback(tmp_path):
+    ds = dataset(fan_frames(2))
+    ds.FrameTime = None
+    ds.add_new(0x00180040, "LO", "fast")  # Cine Rate
+    ds.add_new(0x00186011, "LO", "region")  # Sequence of Ultrasound Regions
+    ds.add_new(0x00280030, "LO", "0.1 mm")  # Pixel Spacing
+    with open_dicom(save(tmp_path / "a.dcm", ds)) as scan:
+        assert scan.frame_times_s is None and scan.geometry.spacing_m is None
