@@ -27,10 +27,12 @@ REGIONS = {
 }
 
 
-def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, first_frame=0):
+def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, first_frame=0, blob=False):
     """Writes a random result: speckle, a third of it lowered, haze, spread. Returns what was written."""
     rng = np.random.default_rng(1)
     speckle = np.clip(10 * np.log10(rng.exponential(1e-2, shape)), -60, 0).astype(np.float32)
+    if blob:  # a bright half
+        speckle[:, :, shape[2] // 2 :] = np.minimum(speckle[:, :, shape[2] // 2 :] + 15, 0)
     speckle[:, :, :2] = -60  # outside the image
     tissue = np.maximum(speckle - np.where(rng.random(shape) < 1 / 3, rng.uniform(0, 15, shape), 0), -60)
     haze = np.clip(rng.normal(-35, 4, shape), -60, 0)

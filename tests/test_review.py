@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from _results import POLAR, REGIONS, SECTOR, SHAPE, make_result
 from click.testing import CliRunner
+from PIL import Image
 
+from usdehaze.cine import Cartesian
 from usdehaze.cli import main
 from usdehaze.errors import InputError
 from usdehaze.review import build_review, default_page_path
@@ -80,6 +82,31 @@ def test_the_metrics_are_those_of_validate(tmp_path, roi):
         assert mine == {**other, "cine": "ab" * 6}
     assert [record["frame"] for record in ours["frames"]] == [7, 8, 9, 10, 11]
     assert ours["settings"]["estimators"] == theirs["settings"]["estimators"]
+
+
+def test_label_images_and_their_margin_are_taken_as_validate_takes_them(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    labels = np.zeros(SHAPE[1:], np.uint8)
+    labels[5:35, 4:20], labels[5:35, 26:44] = 170, 85
+    Image.fromarray(labels).save(tmp_path / "labels.png")
+    page = build_review(
+        tmp_path / "a.dehazed.h5",
+        tmp_path / "a.html",
+        tmp_path / "labels.png",
+        labels="tissue=170 haze=85",
+        margin_px=1,
+    )
+    assert data_of(page, "metrics")["settings"]["n_pixels_range"] == {"tissue": [14 * 28] * 2, "haze": [16 * 28] * 2}
+
+
+def test_automatic_regions_are_marked_wherever_they_appear(tmp_path):
+    shape = (2, 64, 64)
+    make_result(tmp_path / "a.dehazed.h5", Cartesian(), shape=shape, blob=True)
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", "auto")
+    metrics, about = data_of(page, "metrics"), data_of(page, "page")
+    assert about["regions"]["origin"] == metrics["settings"]["regions"]["origin"] == "automatic"
+    assert {record["regions"] for record in metrics["frames"]} == {"automatic"}
+    assert any("automatic regions" in warning for warning in metrics["settings"]["warnings"])
 
 
 def test_tissue_ks_on_the_page_is_that_of_the_stored_frames(tmp_path, roi):
@@ -148,7 +175,7 @@ def test_names_of_regions_cannot_become_markup(tmp_path, roi):
     page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
     assert hostile not in page.read_text()
     assert len(re.findall("<script", page.read_text())) == SHAPE[0] + 3
-    assert data_of(page, "page")["regions"]["tissue"] == [hostile]
+    assert data_of(page, "page")["regions"]["names"]["tissue"] == [hostile]
 
 
 def test_the_policy_allows_this_script_these_styles_and_no_connection(tmp_path):
@@ -194,16 +221,16 @@ def test_part_of_the_frames_keeps_the_source_s_count(tmp_path):
         build_review(tmp_path / "a.dehazed.h5", tmp_path / "b.html", frames=slice(9, 12))
 
 
-def test_frames_are_read_one_at_a_time(tmp_path):
-    shape = (40, 128, 128)
-    make_result(tmp_path / "a.dehazed.h5", shape=shape)
-    build_review(tmp_path / "a.dehazed.h5", tmp_path / "warm.html")  # imports, caches
-    tracemalloc.start()
-    build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    one_cine = 4 * np.prod(shape)
-    assert peak < one_cine
+def test_memory_does_not_grow_with_the_number_of_frames(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5", shape=(40, 96, 96))
+    peaks = []
+    for n_frames in (2, 2, 40):  # the first time for what is loaded once
+        tracemalloc.start()
+        build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(0, n_frames), overwrite=True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    one_frame = 4 * 96 * 96
+    assert peaks[2] - peaks[1] < 4 * one_frame
 
 
 def test_a_page_too_large_for_a_browser_is_refused_with_what_would_fit(tmp_path, monkeypatch):

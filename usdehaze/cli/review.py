@@ -10,6 +10,7 @@ import click
 
 from usdehaze.cli.group import common_options, settings_of
 from usdehaze.cli.options import FrameRange
+from usdehaze.cli.progress import frame_progress
 
 _PATH = click.Path(path_type=Path)
 
@@ -17,7 +18,19 @@ _PATH = click.Path(path_type=Path)
 @click.command()
 @click.argument("result", type=_PATH, metavar="RESULT.h5")
 @click.option("-o", "--out", type=_PATH, metavar="PAGE.html", help="The page; STEM.review.html beside the result.")
-@click.option("--roi", type=_PATH, metavar="FILE", help="Regions of interest: JSON, label image or HDF5 label dataset.")
+@click.option(
+    "--roi",
+    metavar="FILE|auto",
+    help="Regions of interest, in any form that validate reads; or auto, found by brightness and marked as such.",
+)
+@click.option("--labels", metavar="TEXT", help='What stands for the roles in label images: "tissue=170 haze=85".')
+@click.option(
+    "--margin",
+    "margin_px",
+    type=click.FloatRange(0, 1000),
+    metavar="PX",
+    help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
+)
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of the result's frames; all by default.")
 @click.option("--show-source-name", is_flag=True, help="Print the source's file name, which may name a patient.")
 @click.option("--open/--no-open", "open_page", default=True, help="Open the page where there is a browser (default).")
@@ -28,7 +41,9 @@ def review(
     ctx: click.Context,
     result: Path,
     out: Path | None,
-    roi: Path | None,
+    roi: str | None,
+    labels: str | None,
+    margin_px: float | None,
     frames: slice | None,
     show_source_name: bool,
     open_page: bool,
@@ -39,7 +54,18 @@ def review(
 
     settings = settings_of(ctx)
     target = out or default_page_path(result)
-    page = build_review(result, target, roi, overwrite, frames=frames, show_source_name=show_source_name)
+    with frame_progress(result.name, 0, settings.quiet) as progress:
+        page = build_review(
+            result,
+            target,
+            roi,
+            overwrite,
+            labels=labels,
+            margin_px=margin_px,
+            frames=frames,
+            show_source_name=show_source_name,
+            progress=progress,
+        )
     settings.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_page and _has_browser():
         import webbrowser

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from usdehaze.validation.evaluate import frame_metrics, metrics_document
-from usdehaze.validation.regions import ROLES, Regions
+from usdehaze.validation.regions import AUTOMATIC, ROLES, Regions
 
 HISTOGRAM_BINS = 64  # of four 8-bit levels each; page.js bins the frame it shows in the same way
 LOWERED_DB = (1, 3, 10)
@@ -60,7 +60,9 @@ class Figures:
         for role, mask in masks.items():
             self._count(role, levels, mask)
         if frame in self.measured:
-            record = {"cine": self.cine, "frame": self.first_frame + frame}
+            record: dict[str, Any] = {"cine": self.cine, "frame": self.first_frame + frame}
+            if self.regions is not None and self.regions.origin == AUTOMATIC:
+                record["regions"] = AUTOMATIC
             self.records.append(record | frame_metrics(input_db, tissue_db, masks["tissue"], masks["haze"]))
 
     def _count(self, place: str, levels: dict[str, np.ndarray], mask: np.ndarray) -> None:
@@ -69,8 +71,10 @@ class Figures:
             counts[name] += np.bincount(plane[mask] // (256 // HISTOGRAM_BINS), minlength=HISTOGRAM_BINS)
 
     def metrics(self) -> dict[str, Any] | None:
-        """The Metrics JSON of the contract, or None without regions."""
-        return None if self.regions is None else metrics_document(self.records, None)
+        """The Metrics JSON of the contract, or None without regions in the frames seen."""
+        if self.regions is None or not self.records:
+            return None
+        return metrics_document(self.records, None, regions={"origin": self.regions.origin})
 
     def image(self, has_std: bool) -> dict[str, Any]:
         """Whole-image figures over all frames; null where no pixel lies above the floor."""

@@ -1,6 +1,6 @@
 // Frames of the page: each lies base64-coded in an element of its own and is unpacked when it is needed.
 
-const KEPT_FRAMES = 48; // unpacked frames around the playhead: 5 planes of 256 x 256 are 0.3 MB a frame
+const KEPT_BYTES = 48e6; // of unpacked frames around the playhead
 const kept = new Map(); // frame -> promise of its planes, the one used last at the end
 const ready = new Map(); // frame -> planes, as far as they are unpacked
 
@@ -13,8 +13,11 @@ function bytesOfBase64(text) {
 }
 
 async function inflate(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { writable, readable } = new DecompressionStream('deflate-raw');
+  const writer = writable.getWriter();
+  const written = writer.write(bytes).then(() => writer.close());
+  const [unpacked] = await Promise.all([new Response(readable).arrayBuffer(), written]);
+  return new Uint8Array(unpacked);
 }
 
 // In place: a pixel is its residual plus the mean of its left and its upper neighbour, modulo 256.
@@ -54,14 +57,10 @@ function planesOf(frame) {
     promise.then((levels) => kept.has(frame) && ready.set(frame, levels), () => {});
   }
   kept.set(frame, promise);
-  if (kept.size > KEPT_FRAMES) {
+  if (kept.size > Math.max(2 * AHEAD, KEPT_BYTES / (page.width * page.height * page.planes.length))) {
     const oldest = kept.keys().next().value;
     kept.delete(oldest);
     ready.delete(oldest);
   }
   return promise;
-}
-
-function prefetch(frame, count) {
-  for (let k = 1; k <= count; k++) planesOf((frame + k) % page.n_frames).catch(() => {});
 }

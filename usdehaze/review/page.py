@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,12 +21,23 @@ from usdehaze.io.detect import RESULT_SUFFIX
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.review.source import OpenResult, open_result
-from usdehaze.validation.regions import ROLES, Regions, read_regions
+from usdehaze.validation.command import LABEL_MARGIN_PX
+from usdehaze.validation.regions import ROLES, Regions, automatic_regions, parse_labels, read_regions
 
 PAGE_SUFFIX = ".review.html"
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
 DEFAULT_FRAME_TIME_S = 0.05
-SCRIPTS = ("frames.js", "picture.js", "figures.js", "page.js")
+SCRIPTS = (  # in this order
+    "elements.js",
+    "picture.js",
+    "state.js",
+    "frames.js",
+    "figures.js",
+    "histograms.js",
+    "drawing.js",
+    "player.js",
+    "page.js",
+)
 # Attributes of a result that say how it was made. Everything else stays out: names of files and datasets, and
 # whatever a reader may add, can identify a patient.
 PROVENANCE = (
@@ -68,18 +80,24 @@ def build_review(
     roi: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     *,
+    labels: str | None = None,
+    margin_px: float | None = None,
     frames: slice | None = None,
     show_source_name: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Builds the page of one result. Frames are read one at a time.
 
     Args:
         result_path: file written by ``usdehaze process``.
         out_path: HTML file to write, whole or not at all.
-        roi: regions of interest (see `usdehaze.validation.regions`); without them no figures of regions.
+        roi: regions of interest (see `usdehaze.validation.regions`), or "auto" for automatic ones; without them no
+            figures of regions.
         overwrite: replace a page that exists.
+        labels, margin_px: of the regions, as ``usdehaze validate`` takes them.
         frames: frames of the result to show, a slice without a step; all by default.
         show_source_name: print the source's file name and dataset, which may name a patient; the hash is always there.
+        progress: called with (frames done, frames).
 
     Returns:
         ``out_path``.
@@ -93,13 +111,33 @@ def build_review(
         chosen = range(*(frames or slice(None)).indices(result.shape[0]))
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.shape[0] - 1}")
-        regions = None if roi is None else read_regions(Path(roi), result.shape, result.first_frame)
+        regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
         with atomic(out_path, overwrite) as part, part.open("w", encoding="utf-8", newline="\n") as file:
-            _write(file, result, regions, chosen, show_source_name)
+            _write(file, result, regions, chosen, show_source_name, progress)
     return out_path
 
 
-def _write(file: TextIO, result: OpenResult, regions: Regions | None, chosen: range, show_source_name: bool) -> None:
+def _read_regions(
+    result: OpenResult, roi: str | os.PathLike[str], labels: str | None, margin_px: float | None
+) -> Regions:
+    if os.fspath(roi) == "auto":
+        return automatic_regions(result.input_cine())
+    if margin_px is None:
+        margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
+    values = None if labels is None else parse_labels(labels)
+    return read_regions(
+        Path(roi), result.shape, result.first_frame, geometry=result.geometry, labels=values, margin_px=margin_px
+    )
+
+
+def _write(
+    file: TextIO,
+    result: OpenResult,
+    regions: Regions | None,
+    chosen: range,
+    show_source_name: bool,
+    progress: Callable[[int, int], None] | None,
+) -> None:
     """The template with its gaps filled; the frames come before the data that are known after them."""
     parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
     script = "\n".join(parts[name] for name in SCRIPTS)
@@ -108,7 +146,7 @@ def _write(file: TextIO, result: OpenResult, regions: Regions | None, chosen: ra
     file.write(head.replace("{{csp}}", _policy(parts["page.css"], script)).replace("{{css}}", parts["page.css"]))
     cine = _cine_name(result, show_source_name)
     figures = Figures(result.dynamic_range_db, regions, cine, result.first_frame)
-    planes = _write_frames(file, result, regions, chosen, figures)
+    planes = _write_frames(file, result, regions, chosen, figures, progress)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
     file.write(middle)
     file.write(f'<script type="application/json" id="metrics-json">{_json(figures.metrics())}</script>\n')
@@ -117,7 +155,12 @@ def _write(file: TextIO, result: OpenResult, regions: Regions | None, chosen: ra
 
 
 def _write_frames(
-    file: TextIO, result: OpenResult, regions: Regions | None, chosen: range, figures: Figures
+    file: TextIO,
+    result: OpenResult,
+    regions: Regions | None,
+    chosen: range,
+    figures: Figures,
+    progress: Callable[[int, int], None] | None,
 ) -> list[str]:
     """One element a frame; returns the names of the planes in it."""
     names: list[str] = []
@@ -142,6 +185,8 @@ def _write_frames(
                 advice=f"take part of them with --frames, for instance --frames 0:{index}",
             )
         file.write(f'<script type="text/plain" id="frame-{index}">{packed}</script>\n')
+        if progress is not None:
+            progress(index + 1, len(chosen))
     return names
 
 
@@ -187,9 +232,10 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
     return {"kind": "cartesian", "row_per_column": aspect}
 
 
-def _region_names(regions: Regions) -> dict[str, list[str]]:
-    """Names of the regions of each role, in the order of the bits of the plane ``regions``."""
-    return {role: [region.name for region in regions.regions if region.role == role] for role in ROLES}
+def _region_names(regions: Regions) -> dict[str, Any]:
+    """Where the regions came from, and their names by role, in the order of the bits of the plane ``regions``."""
+    names = {role: [region.name for region in regions.regions if region.role == role] for role in ROLES}
+    return {"origin": regions.origin, "names": names}
 
 
 def _frame_time_s(times: np.ndarray | None) -> float | None:

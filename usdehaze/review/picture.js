@@ -1,7 +1,6 @@
 // From levels to pixels: palettes, the fan of polar frames, outlines of regions.
 
 const BLACK = 0xff000000;
-const FAN_ROWS = 512;
 // Black, violet, red, orange, pale yellow: brighter is more, also for the colour-blind and in print.
 const MAP_STOPS = [[0, 0, 0], [66, 22, 96], [172, 46, 74], [238, 138, 42], [255, 246, 190]];
 
@@ -60,9 +59,10 @@ function fanBox({ depths_m: depths, angles_rad: angles }) {
   return { left, top, width: right - left, height: deepest - top };
 }
 
-// How frames are drawn: size of the picture in pixels, and the way between native pixels and places in the picture.
-// Places are shares of its width and height, (0, 0) top left; native pixel centres lie at whole numbers.
-function makeView() {
+// How frames are drawn: size of the picture in pixels (a fan has as many rows as asked for), and the way between native
+// pixels and places in the picture. Places are shares of its width and height, (0, 0) top left; native pixel centres
+// lie at whole numbers.
+function makeView(fanRows) {
   const { geometry, width, height } = page;
   if (geometry.kind !== 'polar') {
     return {
@@ -74,7 +74,7 @@ function makeView() {
     };
   }
   const box = fanBox(geometry);
-  const view = { height: FAN_ROWS, width: Math.round((FAN_ROWS * box.width) / box.height) };
+  const view = { height: fanRows, width: Math.round((fanRows * box.width) / box.height) };
   view.aspect = view.width / view.height;
   view.toNative = (u, v) => {
     const x = box.left + u * box.width;

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdehaze.cine import Geometry
+from usdehaze.cine import Cine, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.io.geometry_group import read_frame_times, read_geometry
 from usdehaze.io.h5 import get_dataset, open_file, text
@@ -57,6 +57,15 @@ class OpenResult:
         if not np.isfinite(values).all():
             raise InputError(self.path, f"dataset {name!r} holds values that are not numbers", "finite dB")
         return values
+
+    def input_cine(self) -> Cine:
+        """All frames of the input, in memory."""
+        source = Source(name=os.path.basename(self.path), first_frame=self.first_frame)
+        frames = np.stack([self.read("input", frame) for frame in range(self.shape[0])])
+        try:
+            return Cine(frames, self.geometry, self.dynamic_range_db, self.frame_times_s, source)
+        except ValueError as error:
+            raise InputError(self.path, str(error)) from error
 
 
 @contextmanager
