@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_dataset, walk
+from usdehaze.io.h5 import get_dataset, get_group, walk
 from usdehaze.io.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.layouts.found import Found
 
@@ -23,10 +23,8 @@ _CHANNEL = "channel_data"
 
 def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
     """The only pair, or the one that ``dataset`` names a half of; or CUBDL's beamformed data."""
-    datasets, _ = walk(file, path)
-    pairs = _pairs(datasets)
-    if dataset is not None:
-        pairs = [pair for pair in pairs if dataset.strip("/") in pair]
+    datasets = walk(file, path)[0] if dataset is None else _beside(file, dataset.strip("/"))
+    pairs = [pair for pair in _pairs(datasets) if dataset is None or dataset.strip("/") in pair]
     if len(pairs) == 1:
         real, imaginary = (get_dataset(file, name, path) for name in pairs[0])
         cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
@@ -43,6 +41,21 @@ def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | No
         found = frames_of(stored, path, "CUBDL beamformed data", axes or _lines_first(stored))
         return found if axes else _noted(found)
     return None
+
+
+def _beside(file: h5py.File, name: str) -> dict[str, h5py.Dataset]:
+    """The dataset called ``name`` and those in the same group that a pair is made with."""
+    parent, _, last = name.rpartition("/")
+    group = get_group(file, parent) if parent else file
+    if group is None:
+        return {}
+    partners = {part for pair in _NAMES if last.lower() in pair for part in pair} | {_CHANNEL, last.lower()}
+    found = {}
+    for part in group:
+        if part.lower() in partners and isinstance(group.get(part, getlink=True), h5py.HardLink):
+            if isinstance(group[part], h5py.Dataset):
+                found[f"{parent}/{part}".lstrip("/")] = group[part]
+    return found
 
 
 def _pairs(datasets: dict[str, h5py.Dataset]) -> list[tuple[str, str]]:
