@@ -133,6 +133,31 @@ def test_several_results_are_compared_in_pairs_in_the_table(tmp_path: Path, roi:
     assert "; bias 0." in gcnr
 
 
+def test_a_result_is_compared_with_the_simulation_it_was_made_of(tmp_path: Path, roi: Path) -> None:
+    from usdehaze.io import write_simulation
+
+    rng = np.random.default_rng(4)
+    tissue = rng.uniform(-50, -10, (4, H, W)).astype(np.float32)
+    known = SimpleNamespace(hazy=tissue + 6, tissue=tissue, haze=tissue - 3, geometry=Cartesian(), frame_times_s=None)
+    known.dynamic_range_db, known.seed = 60.0, 1
+    write_simulation(tmp_path / "scan.h5", known)
+    later = Cine(known.hazy[1:3], Cartesian(), 60.0, None, Source(name="scan.h5", first_frame=1))
+    result = write(tmp_path / "scan.dehazed.h5", later, 3.0)  # the right half is 3 dB nearer the truth
+    lines, path = [], tmp_path / "m.json"
+    for truth in (tmp_path / "scan.h5", tmp_path):
+        assert run([result], False, None, roi, path, None, False, lines.append, truth=truth) == 0
+        summary = json.loads(path.read_text())["summary"]
+        assert summary["psnr_db"]["input"] == pytest.approx(20)
+        assert summary["rmse_tissue_db"]["tissue"] == pytest.approx(6, abs=1e-5)
+        assert summary["rmse_haze_db"]["tissue"] == pytest.approx(3, abs=1e-5)
+    assert run([result], False, None, None, path, None, False, lines.append, truth=tmp_path / "scan.h5") == 0
+    document = json.loads(path.read_text())
+    assert set(document["summary"]) == {"psnr_db", "ssim"} and [f["frame"] for f in document["frames"]] == [1, 2]
+    other = result_file(tmp_path / "other.dehazed.h5")
+    with pytest.raises(InputError, match="hazy frames are not the input"):
+        run([other], False, None, None, None, None, True, pytest.fail, truth=tmp_path / "scan.h5")
+
+
 def test_regions_without_results_are_wrong_usage() -> None:
     done = CliRunner().invoke(main, ["validate", "--roi", "auto"])
     assert done.exit_code == 2 and "need a RESULT" in done.stderr and done.stderr.count("\n") == 1

@@ -87,6 +87,16 @@ def test_correlated_speckle_has_a_larger_bias_and_a_wider_interval() -> None:
     assert width_2 > 1.3 * width
 
 
+def test_anatomy_counts_neither_as_correlated_speckle_nor_as_bias() -> None:
+    frame, left, right = two_regions(3, 40, 1, np.random.default_rng(9))
+    columns, rows = np.meshgrid(np.arange(128), np.arange(64))
+    plain, _ = gcnr_figures(frame, frame, left, right)
+    waved = frame + 4 * np.sin(rows / 10) + 4 * np.sin(columns / 12)
+    slow, _ = gcnr_figures(waved, waved, left, right)
+    assert slow["block_px"] == plain["block_px"]
+    assert slow["bias"]["input"] == pytest.approx(plain["bias"]["input"], rel=0.2)
+
+
 def test_permutation_bias_is_the_mean_over_shuffled_pixels() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.integers(0, 6, 120), rng.integers(2, 9, 80)

@@ -34,6 +34,12 @@ _PATH = click.Path(path_type=Path)
     metavar="PX",
     help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
 )
+@click.option(
+    "--truth",
+    type=_PATH,
+    metavar="FILE|DIR",
+    help="Simulation that RESULT was made of: adds errors against its truth.",
+)
 @click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
 @click.option("--report", type=_PATH, metavar="DIR", help="Write a report to DIR.")
 @common_options
@@ -46,13 +52,15 @@ def validate(
     roi: Path | None,
     labels: str | None,
     margin_px: float | None,
+    truth: Path | None,
     json_path: Path | None,
     report: Path | None,
 ) -> None:
     """Metrics on RESULT files; without any, the built-in truth-known benchmark of the installed priors."""
     from usdehaze.validation.command import run
 
-    if not results and (roi, labels, margin_px) != (None, None, None):
-        raise click.UsageError("--roi, --labels and --margin need a RESULT; the benchmark has regions of its own.")
+    if not results and (roi, labels, margin_px, truth) != (None, None, None, None):
+        raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
     quiet = settings_of(ctx).quiet
-    ctx.exit(run(list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo, labels, margin_px))
+    code = run(list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo, labels, margin_px, truth)
+    ctx.exit(code)

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from usdehaze.cine import Cine
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, parse_labels
@@ -25,6 +28,7 @@ def run(
     echo: Callable[[str], None],
     labels: str | None = None,
     margin_px: float | None = None,
+    truth: Path | None = None,
 ) -> int:
     """Measure, print a table, write what was asked for.
 
@@ -41,6 +45,7 @@ def run(
         labels: what stands for tissue and haze in label images and segments, "tissue=170 haze=85".
         margin_px: erosion of the regions, pixels; None for 3 with ``labels`` (their borders are nobody's measurement),
             else 0.
+        truth: file that ``usdehaze simulate`` wrote and the result was made of, or a folder of them.
 
     Returns:
         0 when everything was measured, 1 when some results could not be (one line each on stderr).
@@ -50,7 +55,7 @@ def run(
     """
     from usdehaze.io.atomic import check_target
 
-    if results and roi is None:
+    if results and roi is None and truth is None:
         expected = "--roi FILE with a tissue and a haze region (JSON polygons, label image, DICOM SEG), or --roi auto"
         raise InputError(results[0].name, "no regions of interest given", expected)
     values = None if labels is None else parse_labels(labels)
@@ -61,8 +66,7 @@ def run(
             check_target(target, overwrite=True)
 
     if results:
-        assert roi is not None
-        document, failed = _measure(results, gcnr_bins, roi, values, margin_px, report)
+        document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report)
     else:
         document, failed = _benchmark(gcnr_bins, quiet), 0
 
@@ -80,7 +84,13 @@ def run(
 
 
 def _measure(
-    results: list[Path], bins: int | None, roi: Path, labels: Labels | None, margin_px: float, report: Path | None
+    results: list[Path],
+    bins: int | None,
+    roi: Path | None,
+    labels: Labels | None,
+    margin_px: float,
+    truth: Path | None,
+    report: Path | None,
 ) -> tuple[dict[str, Any], int]:
     """Metrics of result files, and how many of them failed. One bad file never stops the rest."""
     records: list[dict[str, Any]] = []
@@ -89,30 +99,36 @@ def _measure(
     for path in results:
         try:
             name = path.name if unique else str(path)
-            records += _measure_one(path, name, bins, roi, labels, margin_px, report)
+            records += _measure_one(path, name, bins, roi, labels, margin_px, truth, report)
         except UsdehazeError as error:
             if len(results) == 1:
                 raise
             print(f"usdehaze: {error}", file=sys.stderr)
             failed += 1
     if not records:
-        raise InputError(roi, f"none of {len(results)} results could be measured")
-    regions: dict[str, Any] = {"origin": records[0].get("regions", GIVEN), "source": roi.name, "margin_px": margin_px}
-    if regions["origin"] == AUTOMATIC:
-        regions |= {"source": "the input", "margin_px": 0.0}
-    elif labels is not None:
-        regions["labels"] = dict(labels)
-    names = [path.name for path in results]
-    return metrics_document(records, bins, results=names, roi=roi.name, regions=regions), failed
+        raise InputError(roi or truth, f"none of {len(results)} results could be measured")
+    settings: dict[str, Any] = {"results": [path.name for path in results]}
+    if truth is not None:
+        settings["truth"] = truth.name
+    if roi is not None:
+        automatic = any(record.get("regions") == AUTOMATIC for record in records)
+        regions: dict[str, Any] = {"origin": GIVEN, "source": roi.name, "margin_px": margin_px}
+        if automatic:
+            regions = {"origin": AUTOMATIC, "source": "the input", "margin_px": 0.0}
+        elif labels is not None:
+            regions["labels"] = dict(labels)
+        settings |= {"roi": roi.name, "regions": regions}
+    return metrics_document(records, bins, **settings), failed
 
 
 def _measure_one(
     path: Path,
     name: str,
     bins: int | None,
-    roi: Path,
+    roi: Path | None,
     labels: Labels | None,
     margin_px: float,
+    truth: Path | None,
     report: Path | None,
 ) -> list[dict[str, Any]]:
     """Records of one result file, with the name it has in them; panels into the report folder."""
@@ -121,13 +137,28 @@ def _measure_one(
     result = read_result(path)
     cine = result.cine
     stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
-    regions = find_regions(roi, cine, stem, labels, margin_px)
-    if report is not None:
+    regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
+    true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
+    if report is not None and regions is not None:
         from usdehaze.validation.report import write_panels
 
         images = {"input": cine.frames, "tissue": result.tissue, "haze": result.haze}
         write_panels(report, path.name.removesuffix(".h5"), images, cine.dynamic_range_db, regions)
-    return evaluate_cine(name, cine.frames, result.tissue, regions, bins, cine.source.first_frame)
+    first = cine.source.first_frame
+    return evaluate_cine(name, cine.frames, result.tissue, regions, bins, first, true_tissue_db, cine.dynamic_range_db)
+
+
+def _true_tissue(truth: Path, stem: str, cine: Cine) -> np.ndarray:
+    """The true tissue of a result's frames, ``(T, H, W)`` in dB."""
+    from usdehaze.io.result import read_truth
+
+    path = truth / f"{stem}.h5" if truth.is_dir() else truth
+    known = read_truth(path)
+    frames = slice(cine.source.first_frame, cine.source.first_frame + len(cine.frames))
+    hazy = known.cine.frames[frames]
+    if hazy.shape != cine.frames.shape or not np.allclose(hazy, cine.frames, atol=1e-3):
+        raise InputError(path, "its hazy frames are not the input of the result", "the simulation it was made of")
+    return known.tissue[frames]
 
 
 def _benchmark(bins: int | None, quiet: bool) -> dict[str, Any]:

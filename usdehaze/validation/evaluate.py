@@ -130,28 +130,38 @@ def evaluate_cine(
     name: str,
     input_db: np.ndarray,
     tissue_db: np.ndarray,
-    regions: Regions,
+    regions: Regions | None,
     bins: int | None = None,
     first_frame: int = 0,
+    truth_db: np.ndarray | None = None,
+    dynamic_range_db: float = 60.0,
 ) -> list[dict[str, Any]]:
-    """Records of every frame of a cine ``(T, H, W)`` that has both a tissue and a haze region.
+    """Records of the frames of a cine that have both a tissue and a haze region; of every frame where truth is known.
 
     A record of automatic regions says so: ``"regions": "automatic"``.
 
     Args:
         name: of the cine; frames with one name are one cluster.
         input_db, tissue_db: ``(T, H, W)`` in dB.
-        regions: laid on frames of that shape.
+        regions: laid on frames of that shape, or None.
         bins: of gCNR; None for equiprobable ones.
         first_frame: index in the source of the first frame; records count as the source does.
+        truth_db: the true tissue, ``(T, H, W)`` in dB, or None.
+        dynamic_range_db: dB between floor and full scale, for PSNR and SSIM.
     """
-    mark = {"regions": AUTOMATIC} if regions.origin == AUTOMATIC else {}
-    return [
-        {"cine": name, "frame": first_frame + t}
-        | mark
-        | frame_metrics(input_db[t], tissue_db[t], regions.mask("tissue", t), regions.mask("haze", t), bins)
-        for t in regions.frames()
-    ]
+    with_regions = regions.frames() if regions is not None else []
+    records = []
+    for t in with_regions if truth_db is None else range(len(input_db)):
+        record: dict[str, Any] = {"cine": name, "frame": first_frame + t}
+        in_tissue = in_haze = None
+        if regions is not None and t in with_regions:
+            in_tissue, in_haze = (regions.mask(role, t) for role in ROLES)
+            record |= {"regions": AUTOMATIC} if regions.origin == AUTOMATIC else {}
+            record |= frame_metrics(input_db[t], tissue_db[t], in_tissue, in_haze, bins)
+        if truth_db is not None:
+            record |= truth_metrics(input_db[t], tissue_db[t], truth_db[t], dynamic_range_db, in_tissue, in_haze)
+        records.append(record)
+    return records
 
 
 def summarise(records: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any]:

@@ -28,7 +28,9 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
     """
     settings = document["settings"]
     counts = ", ".join(f"{role} {low} to {high}" for role, (low, high) in settings["n_pixels_range"].items())
-    title = f"frames: {settings['n_frames']}, cines: {settings['n_cines']}; pixels in a frame's regions: {counts}"
+    title = f"frames: {settings['n_frames']}, cines: {settings['n_cines']}"
+    if counts:
+        title += f"; pixels in a frame's regions: {counts}"
     if "regions" in settings:
         title += f"; {_regions_in_words(settings['regions'])}"
     columns = ("input", "tissue", "delta")

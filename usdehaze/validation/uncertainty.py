@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import ndimage, stats
 
 from usdehaze.validation.metrics import bin_pixels, gcnr
 
@@ -15,7 +15,7 @@ N_DEALS = 200  # random deals of the pixels for the bias of gCNR
 N_RESAMPLES = 1000  # of the block bootstrap
 MAX_BLOCKS = 400  # a region; larger blocks rather than more of them
 MIN_BLOCKS_A_SIDE = 3
-MAX_LAG = 32  # pixels; correlation that reaches further is anatomy, not speckle
+TREND_PX = 10.0  # standard deviation of the local mean; what is smoother than that is anatomy, not speckle
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
 
 
@@ -34,9 +34,10 @@ def gcnr_figures(
     regions that do not overlap.
 
     **Interval.** Block bootstrap: each region is cut into blocks twice as long, along rows and along columns, as the
-    lag at which the autocorrelation of its pixels falls below 1/e, so that blocks are nearly independent. Blocks are
-    drawn with replacement, 1000 times, the same for input and output. A resample is biased once more than the figure
-    it was drawn from, so its gCNR is corrected once for the interval of gCNR and twice for that of corrected gCNR.
+    lag at which the autocorrelation of its speckle (pixels less their local mean) falls below 1/e, so that blocks are
+    nearly independent. Blocks are drawn with replacement, 1000 times, the same for input and output. A resample is
+    biased once more than the figure it was drawn from, so its gCNR is corrected once for the interval of gCNR and twice
+    for that of corrected gCNR.
 
     Args:
         before_db, after_db: ``(H, W)``, any monotone scale.
@@ -115,18 +116,27 @@ def correlation_lag(values: np.ndarray, mask: np.ndarray, axis: int) -> int:
     if variance == 0:
         return 1
     centred, mask = np.moveaxis(centred, axis, 0), np.moveaxis(mask, axis, 0)
-    for lag in range(1, min(MAX_LAG, len(mask))):
+    for lag in range(1, len(mask)):
         pairs = mask[lag:] & mask[:-lag]
         if not pairs.any() or (centred[lag:] * centred[:-lag])[pairs].mean() < variance / math.e:
             return lag
-    return MAX_LAG
+    return max(1, len(mask) - 1)
+
+
+def _without_trend(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A region less its local mean: speckle without the anatomy that modulates it."""
+    inside = mask.astype(np.float64)
+    weight = ndimage.gaussian_filter(inside, TREND_PX, mode="constant")
+    local_mean = ndimage.gaussian_filter(inside * values, TREND_PX, mode="constant") / np.maximum(weight, 1e-12)
+    return np.where(mask, values - local_mean, 0.0)
 
 
 def _blocks(mask: np.ndarray, images: tuple[np.ndarray, ...]) -> tuple[np.ndarray, tuple[int, int]]:
     """Index of the block of every pixel of a region, and the size of a block in rows and columns."""
     rows, columns = np.nonzero(mask)
     box = np.s_[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    size = [2 * max(correlation_lag(image[box], mask[box], axis) for image in images) for axis in (0, 1)]
+    speckle = [_without_trend(image[box], mask[box]) for image in images]
+    size = [2 * max(correlation_lag(values, mask[box], axis) for values in speckle) for axis in (0, 1)]
     size = [min(s, max(1, extent // MIN_BLOCKS_A_SIDE)) for s, extent in zip(size, mask[box].shape, strict=True)]
     while True:
         key = (rows - rows.min()) // size[0] * mask.shape[1] + (columns - columns.min()) // size[1]
@@ -154,16 +164,20 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 def _design_effect(counts: np.ndarray) -> float:
     """Variance of the bins' shares as blocks give it, over that of as many independent pixels; at least 1.
 
+    Blocks are compared with their neighbours (successive differences), so that differences between distant parts of
+    the region, which are anatomy and no chance, do not count.
+
     Args:
-        counts: ``(n_blocks, k)`` pixels of each block in each bin.
+        counts: ``(n_blocks, k)`` pixels of each block in each bin, blocks in the order of rows.
     """
     n_blocks, n = len(counts), counts.sum()
     share = counts.sum(axis=0) / n
     independent = (share * (1 - share)).sum() * n
     if n_blocks < 2 or independent == 0:
         return 1.0
-    residual = counts - counts.sum(axis=1, keepdims=True) * share
-    return max(1.0, float(n_blocks / (n_blocks - 1) * np.square(residual).sum() / independent))
+    excess = counts - counts.sum(axis=1, keepdims=True) * share
+    between = n_blocks / (n_blocks - 1) * np.square(np.diff(excess, axis=0)).sum() / 2
+    return max(1.0, float(between / independent))
 
 
 def _interval(values: np.ndarray) -> list[float]:
