@@ -12,9 +12,10 @@ import pytest
 from _scans import fan_frames, write
 from click.testing import CliRunner
 
-from usdehaze.cli import main
+from usdehaze.cli import main, options
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import read_result
+from usdehaze.settings import GUIDANCES, OBSERVATIONS, SAMPLERS
 
 
 @pytest.fixture
@@ -83,11 +84,13 @@ def test_every_option_reaches_its_place(tmp_path, model):
         *("process", scan, "-o", tmp_path / "new" / "out", "--preset", "paper", "--guidance", "pigdm", "--steps", 7),
         *("--seed", 11, "--strength", 0.25, "--samples", 4, "--device", "cpu", "--batch-size", 3, "--frames", "1:4"),
         *("--tissue-prior", "T", "--haze-prior", "H", "--dataset", "b", "--dynamic-range", 50, "--quiet"),
+        *("--observation", "additive", "--sampler", "heun", "--lambda", 0.5, "--kappa", 0.25),
     )
     assert done.exit_code == 0 and done.output == ""
     assert model.settings == {
         **{"preset": "paper", "guidance": "pigdm", "steps": 7, "seed": 11, "strength": 0.25, "samples": 4},
         **{"device": "cpu", "batch_size": 3, "tissue_prior": "T", "haze_prior": "H"},
+        **{"observation": "additive", "sampler": "heun", "scale": (0.5, 0.25)},
     }
     cine = model.cines[0]
     assert (cine.source.dataset, cine.source.first_frame, len(cine.frames), cine.dynamic_range_db) == ("b", 1, 3, 50)
@@ -99,7 +102,18 @@ def test_without_options_the_presets_decide(tmp_path, model):
     assert model.settings == {
         **{"preset": "fast", "guidance": None, "steps": None, "seed": 0, "strength": 1.0, "samples": 1},
         **{"device": "auto", "batch_size": "auto", "tissue_prior": None, "haze_prior": None},
+        **{"observation": None, "sampler": None, "scale": None},
     }
+
+
+def test_the_command_line_knows_every_name_that_the_settings_know():
+    assert (options.GUIDANCES, options.OBSERVATIONS, options.SAMPLERS) == (GUIDANCES, OBSERVATIONS, SAMPLERS)
+
+
+@pytest.mark.parametrize("one", ["--lambda", "--kappa"])
+def test_one_of_lambda_and_kappa_without_the_other_is_wrong_usage(tmp_path, model, one):
+    failed(2, "process", write(tmp_path / "scan.h5", {"x": fan_frames()}), one, 0.5, names=["give both or neither"])
+    assert model.loaded == 0
 
 
 def test_a_folder_is_mirrored_and_one_bad_scan_stops_nothing(tmp_path, model):
@@ -185,6 +199,7 @@ def test_an_output_that_cannot_be_written_is_found_out_before_the_work(tmp_path,
         *(["--samples", "0"], ["--batch-size", "0"], ["--device", "tpu"], ["--frames", "5"], ["--frames", "3:3"]),
         *(["--frames", "0:9:2"], ["--preset", "slow"], ["--guidance", "magic"], ["--dynamic-range", "-3"]),
         *(["--preview", "bmp"], ["--config", "nowhere.yaml"], ["--nonsense"]),
+        *(["--observation", "loud"], ["--sampler", "coin"], ["--lambda", "-1"], ["--kappa", "inf"]),
     ],
     ids=" ".join,
 )

@@ -101,6 +101,17 @@ class Settings:
         """The sampler takes the paper's even times."""
         return self.sampler in BY_TIME
 
+    @property
+    def own_scale(self) -> Scale:
+        """lambda and kappa of the guidance where none are given.
+
+        The paper's for `DPS`, `Projection`, and `PiGDM` on its even times; elsewhere `PiGDM` gives the posterior score,
+        which needs none.
+        """
+        if self.guidance == "pigdm" and self.by_time:
+            return 0.93, 0.88
+        return {"proximal": Proximal, "pigdm": PiGDM, "dps": DPS, "projection": Projection}[self.guidance].scale
+
 
 PRESETS = {
     "fast": Settings(),
@@ -128,20 +139,16 @@ def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: floa
 
 
 def make_rule(settings: Settings, noise: Callable[[], Tensor], problem: Problem) -> tuple[Rule, Callable[[], Tensor]]:
-    """The guidance rule, and the noise that its sampler must draw from.
-
-    The paper's own lambda and kappa for samplers of many steps on its even times; `PiGDM` elsewhere gives the posterior
-    score, which needs none.
-    """
+    """The guidance rule, and the noise that its sampler must draw from."""
+    scale = settings.scale or settings.own_scale
     if settings.guidance == "projection":
         shared = SharedNoise(noise, problem)
-        return Projection(shared, settings.scale or Projection.scale), shared
+        return Projection(shared, scale), shared
     if settings.guidance == "dps":
-        return DPS(settings.scale or DPS.scale), noise
-    if settings.guidance == "pigdm" and settings.by_time:
-        return PiGDM(settings.scale or (0.93, 0.88), per_step=True), noise
-    rule = PiGDM if settings.guidance == "pigdm" else Proximal
-    return rule(settings.scale or (1.0, 1.0)), noise
+        return DPS(scale), noise
+    if settings.guidance == "pigdm":
+        return PiGDM(scale, per_step=settings.by_time), noise
+    return Proximal(scale), noise
 
 
 def sample(

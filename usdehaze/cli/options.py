@@ -10,6 +10,13 @@ from typing import Any, TypeVar
 import click
 
 SEED = click.IntRange(0, 2**63 - 1)
+# Names of usdehaze.settings, which is not imported for --help.
+GUIDANCES = ("proximal", "pigdm", "dps", "projection")
+OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
+SAMPLERS = (
+    *("stochastic", "euler", "euler-churn", "heun", "heun-churn", "dpmpp-2m", "dpmpp-2m-sde", "langevin"),
+    *("adaptive-flow", "euler-maruyama", "reverse-diffusion", "predictor-corrector", "probability-flow"),
+)
 UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.units, which is not imported for --help
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -71,6 +78,44 @@ class BatchSize(click.ParamType):
         if not re.fullmatch(r"0*[1-9]\d{0,6}", str(value), re.ASCII):
             self.fail(f"{value!r} is not a positive number of frames, nor 'auto'", param, ctx)
         return int(value)
+
+
+def model_options(command: _Command) -> _Command:
+    """Adds the options that say how and with which priors to dehaze; what is None is left to the preset."""
+    options = (
+        click.option(
+            "--preset", type=click.Choice(["fast", "paper"]), default="fast", show_default=True, help="Settings."
+        ),
+        click.option("--guidance", type=click.Choice(GUIDANCES), help="Guidance rule; the preset's by default."),
+        click.option(
+            "--observation", type=click.Choice(OBSERVATIONS), help="Observation model; the preset's by default."
+        ),
+        click.option(
+            "--sampler",
+            type=click.Choice(SAMPLERS),
+            metavar="NAME",
+            help=f"Sampler: {', '.join(SAMPLERS)}; the preset's by default.",
+        ),
+        click.option("--tissue-prior", metavar="P", help="Another tissue prior."),
+        click.option("--haze-prior", metavar="P", help="Another haze prior."),
+        click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def scale_of(tissue: float | None, haze: float | None) -> tuple[float, float] | None:
+    """``--lambda`` and ``--kappa`` together; None where neither is given.
+
+    Raises:
+        click.UsageError: one without the other.
+    """
+    if tissue is None or haze is None:
+        if tissue is not haze:
+            raise click.UsageError("--lambda and --kappa go together: give both or neither")
+        return None
+    return tissue, haze
 
 
 def reading_options(command: _Command) -> _Command:

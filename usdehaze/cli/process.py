@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, Settings, common_options, settings_of
-from usdehaze.cli.options import SEED, BatchSize, Device, FrameRange, Number, read_config, reading_options
+from usdehaze.cli.options import (
+    SEED,
+    BatchSize,
+    FrameRange,
+    Number,
+    model_options,
+    read_config,
+    reading_options,
+    scale_of,
+)
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 
@@ -26,14 +35,14 @@ if TYPE_CHECKING:
 
 CHUNK_FRAMES, CHUNK_BYTES = 64, 32 * 2**20  # taken on at once at most, as float32
 TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
-GUIDANCE = ("proximal", "pigdm", "dps")
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--out", "out_dir", metavar="DIR", help="Folder for the results; next to each scan by default.")
-@click.option("--preset", type=click.Choice(["fast", "paper"]), default="fast", show_default=True, help="Settings.")
-@click.option("--guidance", type=click.Choice(GUIDANCE), help="Guidance rule; the preset's by default.")
+@model_options
+@click.option("--lambda", "lambda_", type=Number(0, 1000), metavar="X", help="Guidance's pull on tissue; with --kappa.")
+@click.option("--kappa", type=Number(0, 1000), metavar="X", help="Guidance's pull on haze; with --lambda.")
 @click.option("--steps", type=click.IntRange(1, 100_000), help="Sampling steps; the preset's by default.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
 @click.option(
@@ -42,11 +51,8 @@ GUIDANCE = ("proximal", "pigdm", "dps")
 @click.option(
     "--samples", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Posterior samples to average."
 )
-@click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N")
 @click.option("--batch-size", type=BatchSize(), default="auto", show_default=True, metavar="N|auto", help="Frames.")
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default.")
-@click.option("--tissue-prior", metavar="P", help="Another tissue prior.")
-@click.option("--haze-prior", metavar="P", help="Another haze prior.")
 @reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
 @click.option("--format", "formats", type=click.Choice(["zea"]), help="Also write STEM.dehazed.zea.hdf5, for zea.")
@@ -87,6 +93,7 @@ def process(
     A FILE may be a folder: every scan in it, recursively. A scan that fails does not stop the others.
     """
     settings = settings_of(ctx)
+    options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
     if preview is not None:
         from usdehaze.preview import check_kind
 
