@@ -15,7 +15,9 @@ SETTINGS = {
     "steps": 20,
     "seed": 3,
     "samples": 4,
-    "strength": 1.0,
+    "strength": 0.75,
+    "scale": (0.93, 0.88),
+    "warm": True,
     "tissue_prior": "unet-tissue sha256:00ff",
     "haze_prior": "unet-haze sha256:11ee",
 }

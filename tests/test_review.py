@@ -163,6 +163,12 @@ def test_provenance_names_versions_settings_seed_and_both_files_by_their_hash(tm
             rows["usdehaze version"] == file.attrs["usdehaze_version"] and rows["result made"] == file.attrs["created"]
         )
     assert (rows["seed"], rows["steps"], rows["guidance"], rows["posterior samples"]) == ("3", "20", "proximal", "4")
+    assert (rows["strength"], rows["guidance scale (tissue, haze)"], rows["warm start"]) == (
+        "0.75",
+        "0.93, 0.88",
+        "yes",
+    )
+    assert "device" not in rows  # not said in this result
     assert rows["source, SHA-256"] == "ab" * 32
     assert rows["result file, SHA-256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -33,7 +33,7 @@ function histogram(place, { input, tissue }) {
   const floor = (plane) => percent(plane[0] / total);
   const floors = `at the floor ${floor(input)} before, ${floor(tissue)} after`;
   const says = total ? `${total} pixels; ${floors}` : 'none in this frame';
-  const ticks = [-1, -0.75, -0.5, -0.25, 0].map((share) => number(share * page.dynamic_range_db, 0) + (share ? '' : ' dB'));
+  const ticks = [-1, -0.75, -0.5, -0.25].map((share) => number(share * page.dynamic_range_db, 0)).concat('0 dB');
   const element = make('div', { className: 'histogram' },
     make('strong', { textContent: title }), ' ', make('small', { textContent: says }),
     plot(`${title}: distribution of input and tissue estimate`, input, tissue),

@@ -54,6 +54,8 @@ PROVENANCE = (
     ("observation", "observation model"),
     ("sampler", "sampler"),
     ("steps", "steps"),
+    ("scale", "guidance scale (tissue, haze)"),
+    ("warm", "warm start"),
     ("sigma_max", "first noise level"),
     ("sigma_min", "last noise level"),
     ("chains", "chains"),
@@ -255,9 +257,8 @@ def _cine_name(result: OpenResult, show_source_name: bool) -> str:
 
 def _provenance(result: OpenResult, show_source_name: bool) -> list[list[str]]:
     named = (("source_name", "source"), ("source_dataset", "source dataset")) if show_source_name else ()
-    rows = [
-        [label, _plain(result.attrs[key])] for key, label in (*named, *PROVENANCE) if result.attrs.get(key, "") != ""
-    ]
+    rows = [[label, _words(result.attrs.get(key))] for key, label in (*named, *PROVENANCE)]
+    rows = [row for row in rows if row[1]]
     digest = hashlib.sha256()
     with open(result.path, "rb") as file:
         while block := file.read(2**20):
@@ -265,8 +266,13 @@ def _provenance(result: OpenResult, show_source_name: bool) -> list[list[str]]:
     return [*rows, ["result file, SHA-256", digest.hexdigest()], ["dynamic range", f"{result.dynamic_range_db:g} dB"]]
 
 
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _words(value: Any) -> str:
+    """An attribute as it is printed; "" where there is none."""
+    if isinstance(value, np.ndarray):
+        return ", ".join(map(_words, value.tolist()))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _policy(css: str, script: str) -> str:
