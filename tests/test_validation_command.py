@@ -119,6 +119,9 @@ def test_labels_are_used_and_their_erosion_stated(tmp_path: Path) -> None:
         regions = {"origin": "given", "source": tmp_path.name, "margin_px": stated}
         assert document["settings"]["regions"] == regions | {"labels": {"tissue": ["170"], "haze": ["85"]}}
     assert "eroded by 3 pixels" in lines[0]
+    options = ["--roi", str(tmp_path), "--labels", "tissue=85 haze=170", "--margin", "2", "--json", str(path)]
+    assert CliRunner().invoke(main, ["validate", str(result), *options]).exit_code == 0
+    assert json.loads(path.read_text())["frames"][0]["n_pixels"] == {"tissue": 26 * 26, "haze": 22 * 12}
     with pytest.raises(UsdehazeError, match="expected a value for each role"):
         run(*arguments, labels="170")
 

@@ -34,7 +34,7 @@ def gcnr_figures(
     regions that do not overlap.
 
     **Interval.** Block bootstrap: each region is cut into blocks twice as long, along rows and along columns, as the
-    lag at which the autocorrelation of its speckle (pixels less their local mean) falls below 1/e, so that blocks are
+    lag at which the autocorrelation of its speckle (ranks less their local mean) falls below 1/e, so that blocks are
     nearly independent. Blocks are drawn with replacement, 1000 times, the same for input and output. A resample is
     biased once more than the figure it was drawn from, so its gCNR is corrected once for the interval of gCNR and twice
     for that of corrected gCNR.
@@ -50,7 +50,8 @@ def gcnr_figures(
         ``block_px`` (rows, columns) and ``n_blocks`` of both regions.
     """
     rng = np.random.default_rng(0)
-    blocks = [_blocks(mask, (before_db, after_db)) for mask in (in_tissue, in_haze)]
+    ranks = tuple(_ranks(image, in_tissue | in_haze) for image in (before_db, after_db))
+    blocks = [_blocks(mask, ranks) for mask in (in_tissue, in_haze)]
     draws = [_draws(index.max() + 1, rng) for index, _ in blocks]
     raw: dict[str, Any] = {"bias": {}, "design_effect": {}}
     corrected: dict[str, Any] = {}
@@ -121,6 +122,13 @@ def correlation_lag(values: np.ndarray, mask: np.ndarray, axis: int) -> int:
         if not pairs.any() or (centred[lag:] * centred[:-lag])[pairs].mean() < variance / math.e:
             return lag
     return max(1, len(mask) - 1)
+
+
+def _ranks(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Mid-ranks of the pixels in a mask, 0 outside: what an increasing change of grey levels leaves as it is."""
+    ranks = np.zeros(image.shape)
+    ranks[mask] = stats.rankdata(image[mask])
+    return ranks
 
 
 def _without_trend(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
