@@ -7,6 +7,7 @@ import numpy as np
 import pydicom
 
 from usdehaze.dehazer import DehazeResult
+from usdehaze.geometry import sector_mask
 from usdehaze.io.dicom import DicomWriter, open_dicom
 from usdehaze.masking import keep_what_is_no_tissue
 
@@ -24,9 +25,8 @@ SETTINGS = {
 
 def lowered(cine, by_db=6.0, **settings):
     """Stands in for the dehazer: takes so many dB off all tissue in the image; haze is 20 dB under full scale."""
-    from usdehaze.geometry import make_mapper
-
-    image = make_mapper(cine.geometry, cine.frames.shape[1:]).image_mask
+    sector, shape = cine.geometry.sector, cine.frames.shape[1:]
+    image = np.ones(shape, bool) if sector is None else sector_mask(sector, shape)
     tissue = np.where(image, np.maximum(cine.frames - np.float32(by_db), -cine.dynamic_range_db), cine.frames)
     haze = np.where(image, np.float32(-20), np.float32(-cine.dynamic_range_db)) + np.zeros_like(cine.frames)
     result = DehazeResult(cine, tissue.astype(np.float32), haze, None, {**SETTINGS, **settings})

@@ -11,12 +11,14 @@ from pathlib import Path
 from usdehaze.errors import InputError
 
 RESULT_SUFFIX = ".dehazed.h5"
+REVIEW_SUFFIX = ".review.html"
 ZEA_SUFFIX = ".dehazed.zea.hdf5"
 DICOM_SUFFIX = ".dehazed.dcm"
 DICOM_HAZE_SUFFIX = ".dehazed.haze.dcm"
 RESULT_SUFFIXES = (RESULT_SUFFIX, ZEA_SUFFIX, DICOM_SUFFIX, DICOM_HAZE_SUFFIX)
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*")  # PNG, JPEG, BMP, TIFF
+_DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
 _META_IMAGE_SIGNATURES = (b"ObjectType", b"NDims")
 
 
@@ -56,6 +58,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(path, f"cannot be read ({reason})") from error
+    if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
+        return "perhaps a DICOM data set, but without the header of a DICOM file"
     return "unknown content" if size else "empty"
 
 
