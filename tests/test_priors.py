@@ -1,13 +1,9 @@
-import json
-
 import pytest
 import torch
 
 from usdehaze.errors import InputError
-from usdehaze.priors import train as training
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
-from usdehaze.simulate import training_frames
 
 CARD = {"name": "t", "kind": "tissue", "data_mean": 0.3, "data_std": 0.25, "grid": [16, 16]}
 
@@ -69,27 +65,3 @@ def test_wrong_files_are_refused_in_one_line(tmp_path):
     path.with_suffix(".json").write_text("{")
     with pytest.raises(InputError, match="not a usable prior"):
         Prior.load(path, "tissue")
-
-
-def test_pool_reuses_frames_and_renews_them():
-    pool = training.FramePool("haze", 8, 2, torch.Generator().manual_seed(0), (32, 32))
-    before = pool.frames.clone()
-    pool.draw(4)
-    changed = (pool.frames != before).flatten(1).any(1)
-    assert changed[2:].sum() == 0 and pool.next == 2  # only the two oldest are new
-
-
-def test_training_learns_resumes_and_leaves_a_card(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "FastUNet", lambda: FastUNet(channels=(8, 16)))
-    said: list[str] = []
-    common = {"batch": 4, "pool": 8, "refresh": 1, "shape": (32, 32), "cooldown": 10, "log": said.append}
-    training.train("haze", tmp_path, steps=30, every=15, **common)
-    path = training.train("haze", tmp_path, steps=60, every=15, **common)
-    assert "going on from step 30" in said
-    card = json.loads(path.with_suffix(".json").read_text())
-    assert card["training"]["steps"] == 60 and card["training"]["frames"] == 240 and "not_for" in card
-    prior = Prior.load(path, "haze")
-    frames = training_frames("haze", 8, torch.Generator().manual_seed(2_000_000_000), 32, 32)
-    linear = Prior(FastUNet(channels=(8, 16)), prior.card)  # the best guess without learning
-    learned = training.held_out_loss(prior, frames, (0.3,))[0]
-    assert learned < 0.95 * training.held_out_loss(linear, frames, (0.3,))[0]

@@ -23,7 +23,7 @@ from usdehaze.priors.objective import SIGMA_RANGE, Objective, draw_sigmas, held_
 from usdehaze.priors.prior import NETWORKS, Prior
 
 BETAS = {"denoiser": (0.9, 0.99), "score": (0.9, 0.999)}  # of Adam; the paper's for the score
-WARM_UP, COOLDOWN = 200, 0.3  # steps over which the learning rate rises; share of the run over which it falls to zero
+WARM_UP, COOLDOWN = 200, 0.3  # steps over which the learning rate rises; share of the run over which it falls
 HELD_OUT_SIGMAS = (0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SCOPE = "Not a medical device; not for diagnosis. Not for colour Doppler, M-mode or contrast."
@@ -44,7 +44,8 @@ class Recipe:
         config: arguments of the network, its own defaults where left out.
         parametrisation: "denoiser" or "score", see `Prior`.
         grid: depth and angle.
-        steps: optimiser steps. The learning rate rises over the first 200 and falls to zero over the last 30 %.
+        steps: optimiser steps. The learning rate rises over the first 200 (of few, the first 10 %) and falls to zero
+            over the last 30 %.
         batch: frames a step, of each process.
         lr: learning rate of Adam.
         seed: of weights, frames and noise.
@@ -64,7 +65,8 @@ class Recipe:
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""
-        return self.lr * min(1.0, (step + 1) / WARM_UP, (self.steps - step) / max(1, round(COOLDOWN * self.steps)))
+        rise, fall = min(WARM_UP, self.steps // 10), round(COOLDOWN * self.steps)
+        return self.lr * min(1.0, (step + 1) / max(1, rise), (self.steps - step) / max(1, fall))
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def train(
         out: where the weights go (``.safetensors``); the card goes beside them.
         checkpoint: file to keep the run in, every ``every`` steps and when it is stopped.
         device: "cpu", "cuda" or "cuda:N".
-        begin_with: prior to fine-tune; its mean and deviation are kept, since its network knows frames by them.
+        begin_with: prior to fine-tune, of the recipe's network and parametrisation.
         tell: called after each step.
         stop: asked after each step whether to end early.
         command: for the card.
@@ -149,8 +151,8 @@ def train(
     if state.step < recipe.steps:
         return None
     network.load_state_dict(state.average)
-    prior.card |= _account(recipe, state, prior, held_out, world, command)
     if rank == 0:
+        prior.card |= _account(recipe, state, prior, held_out, world, command)
         prior.save(out)
     return prior.eval().requires_grad_(False)
 
@@ -169,7 +171,8 @@ def _new_prior(recipe: Recipe, source: FrameSource, begin_with: Prior | None) ->
     }  # fmt: skip
     if begin_with:
         network.load_state_dict(begin_with.network.state_dict())
-        card |= {key: begin_with.card[key] for key in ("data_mean", "data_std")}
+        if recipe.parametrisation == "denoiser":  # the network knows frames by these
+            card |= {key: begin_with.card[key] for key in ("data_mean", "data_std")}
         card["fine_tuned_from"] = begin_with.name
     return Prior(network, card)
 
