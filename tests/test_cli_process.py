@@ -277,6 +277,18 @@ def test_previews_lie_next_to_the_result(tmp_path, model, kind):
     assert files_in(tmp_path / "out") == sorted(["scan.dehazed.h5", f"scan.dehazed.{kind}"])
 
 
+def test_the_review_page_lies_next_to_the_result_and_is_named_before_the_work(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"cine": fan_frames()})
+    done = run("process", scan, "-o", tmp_path / "out", "--review")
+    page = tmp_path / "out" / "scan.review.html"
+    assert done.exit_code == 0 and f"scan.dehazed.h5, {page} (2 frames" in done.output
+    assert page.read_text().count('<script type="text/plain" id="frame-') == 2
+    (tmp_path / "out" / "scan.dehazed.h5").unlink()
+    n_dehazed = len(model.cines)
+    failed(1, "process", scan, "-o", tmp_path / "out", "--review", names=["scan.review.html: exists already"])
+    assert len(model.cines) == n_dehazed
+
+
 def test_a_preview_that_cannot_be_made_is_found_out_before_the_work(tmp_path, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     scan = write(tmp_path / "scan.h5", {"x": fan_frames()})

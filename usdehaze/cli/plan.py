@@ -19,11 +19,12 @@ class Job:
     zea: Path | None
     dicom: Path | None = None
     dicom_haze: Path | None = None
+    review: Path | None = None
 
     @property
     def targets(self) -> list[Path]:
         """Every file that the job writes."""
-        files = self.result, self.preview, self.zea, self.dicom, self.dicom_haze
+        files = self.result, self.preview, self.zea, self.dicom, self.dicom_haze, self.review
         return [target for target in files if target is not None]
 
 
@@ -33,17 +34,26 @@ def plan_jobs(
     preview: str | None = None,
     zea: bool = False,
     save_haze: bool = False,
+    review: bool = False,
 ) -> list[Job]:
     """One job per scan, in the order given; a scan named twice is done once.
 
     ``STEM.dehazed.h5`` goes next to the scan, or under ``out_dir``, where the sub-folders of an input folder are kept.
     For DICOM input ``STEM.dehazed.dcm`` goes beside it, with ``save_haze`` also ``STEM.dehazed.haze.dcm``.
+    With ``review`` the page ``STEM.review.html`` goes there too.
     Scans of one folder that differ in their suffix alone (``a.h5``, ``a.hdf5``) keep it: ``a.hdf5.dehazed.h5``.
 
     Raises:
         click.UsageError: two scans would write one file, or a result would replace a scan.
     """
-    from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, RESULT_SUFFIX, ZEA_SUFFIX, list_scans
+    from usdehaze.io.detect import (
+        DICOM_HAZE_SUFFIX,
+        DICOM_SUFFIX,
+        RESULT_SUFFIX,
+        REVIEW_SUFFIX,
+        ZEA_SUFFIX,
+        list_scans,
+    )
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
@@ -61,7 +71,8 @@ def plan_jobs(
         drawn = result.with_suffix(f".{preview}") if preview else None
         dicom = folder / (stem + DICOM_SUFFIX) if _is_dicom(scan) else None
         dicom_haze = folder / (stem + DICOM_HAZE_SUFFIX) if dicom and save_haze else None
-        jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze))
+        page = folder / (stem + REVIEW_SUFFIX) if review else None
+        jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze, page))
     writers: dict[Path, Path] = {}
     for job in jobs:
         for target in job.targets:

@@ -65,6 +65,7 @@ TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
     help="Of DICOM results; all are lossless.",
 )
 @click.option("--preview", type=click.Choice(["mp4", "gif", "png"]), help="Also draw input, tissue and haze.")
+@click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html.")
 @click.option(
     "--config",
     metavar="FILE",
@@ -81,6 +82,7 @@ def process(
     out_dir: str | None,
     overwrite: bool,
     preview: str | None,
+    review: bool,
     formats: str | None,
     save_haze: bool,
     transfer_syntax: str,
@@ -98,7 +100,7 @@ def process(
         from usdehaze.preview import check_kind
 
         check_kind(preview)
-    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze)
+    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db", "frames")}
     worker = _Worker(
         options, settings, overwrite, preview, transfer_syntax
@@ -192,6 +194,10 @@ class _Worker:
                     sink.append(result)
         seconds = time.monotonic() - started
         made = ", ".join(str(sink.path) for sink in reversed(sinks))
+        if job.review is not None:
+            from usdehaze.review import build_review
+
+            made += f", {build_review(job.result, job.review, overwrite=self.overwrite)}"
         return f"{made} ({scan.n_frames} frames in {seconds:.1f} s)"
 
     def _sinks(self, scan: Scan, job: Job) -> list[Sink]:

@@ -35,7 +35,7 @@ function histogram(place, { input, tissue }) {
   const says = total ? `${total} pixels; ${floors}` : 'none in this frame';
   const ticks = [-1, -0.75, -0.5, -0.25].map((share) => number(share * page.dynamic_range_db, 0)).concat('0 dB');
   const element = make('div', { className: 'histogram' },
-    make('strong', { textContent: title }), ' ', make('small', { textContent: says }),
+    make('strong', { textContent: title }), make('small', { textContent: says }),
     plot(`${title}: distribution of input and tissue estimate`, input, tissue),
     make('div', { className: 'axis' }, ...ticks.map((textContent) => make('span', { textContent }))));
   element.dataset.place = place;

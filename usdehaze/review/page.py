@@ -17,14 +17,13 @@ import numpy as np
 from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic, check_target
-from usdehaze.io.detect import RESULT_SUFFIX
+from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.review.source import OpenResult, open_result
 from usdehaze.validation.command import LABEL_MARGIN_PX
 from usdehaze.validation.regions import ROLES, Regions, automatic_regions, parse_labels, read_regions
 
-PAGE_SUFFIX = ".review.html"
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
 DEFAULT_FRAME_TIME_S = 0.05
 SCRIPTS = (  # in this order
@@ -73,7 +72,7 @@ def default_page_path(result_path: str | os.PathLike[str]) -> Path:
     """``STEM.review.html`` beside ``STEM.dehazed.h5``."""
     path = Path(result_path)
     stem = path.name.removesuffix(RESULT_SUFFIX) if path.name.endswith(RESULT_SUFFIX) else path.stem
-    return path.with_name(stem + PAGE_SUFFIX)
+    return path.with_name(stem + REVIEW_SUFFIX)
 
 
 def build_review(
