@@ -108,9 +108,9 @@ class Settings:
         The paper's for `DPS`, `Projection`, and `PiGDM` on its even times; elsewhere `PiGDM` gives the posterior score,
         which needs none.
         """
-        if self.guidance == "pigdm" and self.by_time:
-            return 0.93, 0.88
-        return {"proximal": Proximal, "pigdm": PiGDM, "dps": DPS, "projection": Projection}[self.guidance].scale
+        pigdm = (0.93, 0.88) if self.by_time else PiGDM.scale
+        own = {"proximal": Proximal.scale, "pigdm": pigdm, "dps": DPS.scale, "projection": Projection.scale}
+        return own[self.guidance]
 
 
 PRESETS = {

@@ -10,6 +10,7 @@ from usdehaze.cli.process import process
 from usdehaze.cli.review import review
 from usdehaze.cli.simulate import simulate
 from usdehaze.cli.train import train
+from usdehaze.cli.tune import tune
 from usdehaze.cli.validate import validate
 
 
@@ -31,5 +32,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, review, simulate, train, validate):
+for command in (info, process, review, simulate, train, tune, validate):
     main.add_command(command)

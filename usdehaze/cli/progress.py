@@ -33,16 +33,18 @@ def frame_progress(label: str, n_frames: int, quiet: bool) -> Iterator[Callable[
 
 
 @contextmanager
-def step_progress(label: str, n_steps: int, quiet: bool) -> Iterator[Callable[[int, float], None] | None]:
-    """Yields a callback ``(steps done, loss)`` for a training run, or None where nobody watches."""
+def step_progress(
+    label: str, n_steps: int, quiet: bool, figure: str = "loss"
+) -> Iterator[Callable[[int, float], None] | None]:
+    """Yields a callback ``(steps done, figure)`` for training or tuning, or None where nobody watches."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
 
-    def tell(loss: float | None) -> str:
-        return f"loss {loss:.4f}" if loss is not None else ""
+    def tell(value: float | None) -> str:
+        return f"{figure} {value:.4f}" if value is not None else ""
 
     with click.progressbar(
         length=n_steps, label=label, file=sys.stderr, show_pos=True, show_eta=True, item_show_func=tell
     ) as bar:
-        yield lambda step, loss: bar.update(step - bar.pos, current_item=loss)
+        yield lambda step, value: bar.update(step - bar.pos, current_item=value)

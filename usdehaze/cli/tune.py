@@ -1,0 +1,113 @@
+"""``usdehaze tune``: a preset from a handful of frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from usdehaze.cli.group import Settings, common_options, complain, settings_of
+from usdehaze.cli.options import SEED, model_options, reading_options
+from usdehaze.cli.progress import step_progress
+
+if TYPE_CHECKING:
+    from usdehaze.tuning import Example, Tuned
+    from usdehaze.validation.regions import Labels
+
+
+@click.command()
+@click.argument("scans", nargs=-1, required=True, metavar="SCAN...")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRESET.yaml", help="The preset.")
+@click.option("--roi", metavar="FILE|DIR", help="Regions of tissue and haze, in any form that validate reads.")
+@click.option("--labels", metavar="TEXT", help='What stands for the roles in label images: "tissue=170 haze=85".')
+@click.option(
+    "--margin",
+    "margin_px",
+    type=click.FloatRange(0, 1000),
+    metavar="PX",
+    help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
+)
+@click.option("--frames", "n_frames", type=click.IntRange(1, 1000), default=5, show_default=True, help="To tune on.")
+@click.option("--trials", type=click.IntRange(1, 100_000), default=40, show_default=True, help="Settings to try.")
+@click.option("--max-steps", type=click.IntRange(1, 100_000), help="Most sampling steps; the preset's by default.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the search and of the random streams.")
+@model_options
+@reading_options
+@click.option("--overwrite", is_flag=True, help="Replace a preset that exists.")
+@common_options
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    scans: tuple[str, ...],
+    out: Path,
+    roi: str | None,
+    labels: str | None,
+    margin_px: float | None,
+    n_frames: int,
+    trials: int,
+    max_steps: int | None,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Finds lambda, kappa, steps and strength on a few frames: PRESET.yaml is for process --config.
+
+    For SCANs of usdehaze simulate, whose true tissue is known, those of the best PSNR; with --roi, for any SCAN, those
+    of the best gCNR between its regions that leave tissue as it was. A SCAN may be a folder; the frames are spread over
+    all of them.
+    """
+    if roi == "auto":
+        raise click.UsageError("--roi auto finds regions by brightness, which nothing can be tuned on; draw them")
+    if roi is None and (labels, margin_px) != (None, None):
+        raise click.UsageError("--labels and --margin are for --roi")
+    reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
+    settings = settings_of(ctx)
+    from usdehaze.io import list_scans
+    from usdehaze.io.atomic import atomic, check_target
+    from usdehaze.tuning import find_examples, preset_text, require_optuna
+
+    require_optuna()
+    check_target(out, overwrite)
+    paths = list_scans(scans)
+    if out.resolve() in [path.resolve() for path in paths]:
+        raise click.UsageError(f"{out} is a scan; choose another -o")
+    examples = find_examples(paths, n_frames, roi, *_regions(labels, margin_px), **reading)
+    tuned = _search(settings, examples, trials, max_steps, options)
+    priors = {f"{kind}-prior": str(p) for kind in ("tissue", "haze") if (p := options[f"{kind}_prior"]) is not None}
+    with atomic(out, overwrite) as part:
+        part.write_text(preset_text(tuned, examples, trials, priors), encoding="utf-8")
+    _tell(settings, out, tuned, examples)
+
+
+def _regions(labels: str | None, margin_px: float | None) -> tuple[Labels | None, float]:
+    """Labels and margin as `find_examples` takes them."""
+    from usdehaze.validation.command import LABEL_MARGIN_PX
+    from usdehaze.validation.regions import parse_labels
+
+    if margin_px is None:
+        margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
+    return None if labels is None else parse_labels(labels), margin_px
+
+
+def _search(
+    settings: Settings, examples: list[Example], trials: int, max_steps: int | None, options: dict[str, Any]
+) -> Tuned:
+    from usdehaze.dehazer import Dehazer
+    from usdehaze.tuning import goal_of
+    from usdehaze.tuning import tune as search
+
+    dehazer = Dehazer.from_pretrained(**options)
+    with step_progress("tuning", trials, settings.quiet, f"best {goal_of(examples).name}") as progress:
+        return search(dehazer, examples, trials, max_steps, progress)
+
+
+def _tell(settings: Settings, out: Path, tuned: Tuned, examples: list[Example]) -> None:
+    from usdehaze.tuning import goal_of
+
+    start, best, n = tuned.start, tuned.best, len(examples)
+    settings.say(
+        f"{out} ({goal_of(examples).name}: {start.quality:.3f} -> {best.quality:.3f} on {n} frames, "
+        f"network passes a frame: {start.evaluations:g} -> {best.evaluations:g})"
+    )
+    if not settings.quiet:
+        complain(f"{out} is a fit to {n} frames, not a test: measure it on others before you trust it")
