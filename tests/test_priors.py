@@ -65,3 +65,11 @@ def test_wrong_files_are_refused_in_one_line(tmp_path):
     path.with_suffix(".json").write_text("{")
     with pytest.raises(InputError, match="not a usable prior"):
         Prior.load(path, "tissue")
+
+
+def test_the_error_of_an_estimate_is_that_of_gaussian_data_of_the_priors_own_variance():
+    # sigma^2 v / (sigma^2 + v) for v = 0.25^2; never the paper's minus, nor its v = 1.
+    prior = Prior(FastUNet(channels=(8, 16)), dict(CARD))
+    assert prior.spread(0.5) == pytest.approx(0.25 * 0.0625 / 0.3125)
+    assert prior.spread(0.01) == pytest.approx(1e-4 * 0.0625 / 0.0626)
+    assert prior.spread(1e6) == pytest.approx(0.0625)
