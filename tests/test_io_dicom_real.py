@@ -46,7 +46,7 @@ REFUSED = {
     "malformed/badVR.dcm": "of another kind (RT Dose Storage)",
     "malformed/bad_sequence.dcm": "of another kind (CT Image Storage)",
     "malformed/meta_missing_tsyntax.dcm": "without a Transfer Syntax UID",
-    "malformed/no_meta.dcm": "without the header of a DICOM file",
+    "malformed/no_meta.dcm": "is no scan (unknown content)",
     "other/CT_small.dcm": "of another kind (CT Image Storage)",
     "other/OT-PAL-8-face.dcm": "without the header of a DICOM file",
     "other/chrJapMulti.dcm": "of another kind (Computed Radiography Image Storage)",
