@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,39 +50,69 @@ def gcnr_figures(
         ``input_ci95``, ``tissue_ci95``; and for gcnr ``bins``, ``bias`` and ``design_effect`` of input and output,
         ``block_px`` (rows, columns) and ``n_blocks`` of both regions.
     """
-    rng = np.random.default_rng(0)
+    masks = in_tissue, in_haze
     ranks = tuple(_ranks(image, in_tissue | in_haze) for image in (before_db, after_db))
-    blocks = [_blocks(mask, ranks) for mask in (in_tissue, in_haze)]
-    draws = [_draws(index.max() + 1, rng) for index, _ in blocks]
-    raw: dict[str, Any] = {"bias": {}, "design_effect": {}}
-    corrected: dict[str, Any] = {}
-    resampled: dict[str, np.ndarray] = {}
-    for part, image in (("input", before_db), ("tissue", after_db)):
-        a, b = image[in_tissue], image[in_haze]
-        index_a, index_b, widths = bin_pixels(a, b, bins)
-        counts = [
-            _block_counts(block, index, widths.size)
-            for (block, _), index in zip(blocks, (index_a, index_b), strict=True)
-        ]
-        inverse = [1 / c.sum() for c in counts]  # the variance of a share goes as this
-        effect = float(np.average([_design_effect(c) for c in counts], weights=inverse))
-        dealt = permutation_bias(counts[0].sum(axis=0), counts[1].sum(axis=0), np.random.default_rng(1))
-        bias = min(1.0, dealt * math.sqrt(effect))
-        raw["bias"][part], raw["design_effect"][part] = bias, effect
-        raw[part] = gcnr(a, b, bins)
-        corrected[part] = float(correct(raw[part], bias))
-        overlap = np.minimum(*(_shares(draw @ c) for draw, c in zip(draws, counts, strict=True))).sum(axis=1)
-        resampled[part] = correct(1 - overlap, bias)
-        raw[f"{part}_ci95"] = _interval(resampled[part])
-        resampled[f"{part} corrected"] = correct(resampled[part], bias)
-        corrected[f"{part}_ci95"] = _interval(resampled[f"{part} corrected"])
-    for entry, suffix in ((raw, ""), (corrected, " corrected")):
-        entry["delta"] = entry["tissue"] - entry["input"]
-        entry["ci95"] = _interval(resampled[f"tissue{suffix}"] - resampled[f"input{suffix}"])
-    raw["bins"] = int(widths.size)
-    raw["block_px"] = {"tissue": list(blocks[0][1]), "haze": list(blocks[1][1])}
-    raw["n_blocks"] = {"tissue": int(blocks[0][0].max()) + 1, "haze": int(blocks[1][0].max()) + 1}
-    return raw, corrected
+    (block_a, size_a), (block_b, size_b) = (_blocks(mask, ranks) for mask in masks)
+    n_blocks = int(block_a.max()) + 1, int(block_b.max()) + 1
+    rng = np.random.default_rng(0)
+    draws = [_draws(n, rng) for n in n_blocks]
+    before, after = (_estimate(image, masks, (block_a, block_b), draws, bins) for image in (before_db, after_db))
+    plain = _entry(before.gcnr, after.gcnr, before.resamples, after.resamples) | {
+        "bins": before.bins,
+        "bias": {"input": before.bias, "tissue": after.bias},
+        "design_effect": {"input": before.design_effect, "tissue": after.design_effect},
+        "block_px": {"tissue": list(size_a), "haze": list(size_b)},
+        "n_blocks": {"tissue": n_blocks[0], "haze": n_blocks[1]},
+    }
+    corrected = _entry(
+        float(correct(before.gcnr, before.bias)),
+        float(correct(after.gcnr, after.bias)),
+        correct(before.resamples, before.bias),
+        correct(after.resamples, after.bias),
+    )
+    return plain, corrected
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """gCNR of one image: the figure, its bias, and its resamples ``(N_RESAMPLES,)``, corrected once."""
+
+    gcnr: float
+    bias: float
+    design_effect: float
+    bins: int
+    resamples: np.ndarray
+
+
+def _estimate(
+    image: np.ndarray,
+    masks: tuple[np.ndarray, np.ndarray],
+    blocks: tuple[np.ndarray, np.ndarray],
+    draws: list[np.ndarray],
+    bins: int | None,
+) -> _Estimate:
+    pixels = image[masks[0]], image[masks[1]]
+    *indices, widths = bin_pixels(*pixels, bins)
+    counts = [_block_counts(block, index, widths.size) for block, index in zip(blocks, indices, strict=True)]
+    # The variance of a share goes as one over the number of pixels.
+    effect = float(np.average([_design_effect(c) for c in counts], weights=[1 / c.sum() for c in counts]))
+    dealt = permutation_bias(counts[0].sum(axis=0), counts[1].sum(axis=0), np.random.default_rng(1))
+    bias = min(1.0, dealt * math.sqrt(effect))
+    shares = [draw @ c for draw, c in zip(draws, counts, strict=True)]
+    overlap = np.minimum(*(share / share.sum(axis=1, keepdims=True) for share in shares)).sum(axis=1)
+    return _Estimate(gcnr(*pixels, bins), bias, effect, int(widths.size), correct(1 - overlap, bias))
+
+
+def _entry(before: float, after: float, resamples_before: np.ndarray, resamples_after: np.ndarray) -> dict[str, Any]:
+    """A metric before and after with the 95 % intervals of both and of the change."""
+    return {
+        "input": before,
+        "tissue": after,
+        "delta": after - before,
+        "ci95": _interval(resamples_after - resamples_before),
+        "input_ci95": _interval(resamples_before),
+        "tissue_ci95": _interval(resamples_after),
+    }
 
 
 def permutation_bias(count_a: np.ndarray, count_b: np.ndarray, rng: np.random.Generator) -> float:
@@ -156,17 +187,16 @@ def _blocks(mask: np.ndarray, images: tuple[np.ndarray, ...]) -> tuple[np.ndarra
 
 def _draws(n_blocks: int, rng: np.random.Generator) -> np.ndarray:
     """How often each block is drawn in each resample, ``(N_RESAMPLES, n_blocks)``."""
-    return rng.multinomial(n_blocks, np.full(n_blocks, 1 / n_blocks), size=N_RESAMPLES).astype(np.float64)
+    drawn = rng.integers(n_blocks, size=(N_RESAMPLES, n_blocks))
+    cell = drawn + n_blocks * np.arange(N_RESAMPLES)[:, None]
+    counts = np.bincount(cell.ravel(), minlength=N_RESAMPLES * n_blocks)
+    return counts.reshape(N_RESAMPLES, n_blocks).astype(np.float64)
 
 
 def _block_counts(block: np.ndarray, index: np.ndarray, k: int) -> np.ndarray:
     """Pixels of each block in each bin, ``(n_blocks, k)``."""
     n_blocks = int(block.max()) + 1
     return np.bincount(block * k + index, minlength=n_blocks * k).reshape(n_blocks, k).astype(np.float64)
-
-
-def _shares(counts: np.ndarray) -> np.ndarray:
-    return counts / counts.sum(axis=-1, keepdims=True)
 
 
 def _design_effect(counts: np.ndarray) -> float:
