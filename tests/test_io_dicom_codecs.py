@@ -236,3 +236,50 @@ def test_components_of_a_jpeg_stream_come_out_as_they_are_stored(name):
     assert (info.rows, info.columns, info.components, info.precision) == (ds.Rows, ds.Columns, 3, 8)
     raw = np.asarray(Image.open(io.BytesIO(with_raw_components(stream))))
     assert np.array_equal(raw, pixel_array(ds, raw=True, decoding_plugin="pillow"))
+
+
+def video(frames, rate=25):
+    """H.264 in MP4, as the ffmpeg of imageio-ffmpeg writes it, nearly without loss."""
+    import subprocess
+
+    program = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    height, width = frames.shape[1:3]
+    read = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(rate), "-i", "-"]
+    write = ["-c:v", "libx264", "-qp", "4", "-pix_fmt", "yuv420p", "-f", "mp4", "-movflags", "frag_keyframe+empty_moov"]
+    done = subprocess.run([program, "-v", "error", *read, *write, "-"], input=frames.tobytes(), capture_output=True)
+    return done.stdout
+
+
+def video_file(path, frames, stream=None, **more):
+    ds = dataset(frames, "YBR_PARTIAL_420", PixelData=encapsulate([stream or video(frames)], has_bot=False), **more)
+    ds["PixelData"].is_undefined_length = True
+    return save(path, ds, uid.MPEG4HP41)
+
+
+def test_video(tmp_path):
+    frames = np.repeat(fan_frames(6, 128, 128)[..., None], 3, axis=3)
+    frames = (frames // 2 + np.arange(6, dtype=np.uint8)[:, None, None, None] * 15).astype(np.uint8)
+    frames[:, 40:72, 40:72] = (200, 60, 20)
+    with open_dicom(video_file(tmp_path / "a.dcm", frames)) as scan:
+        assert scan.n_frames == 6 and scan.has_colour
+        for index in (0, 1, 4, 2, 5):  # forwards and back
+            picture = scan.picture(index)
+            assert np.abs(picture.levels[80:, :].astype(int) - frames[index, 80:, :, 0]).mean() < 2
+            assert np.abs(picture.rgb[44:68, 44:68].astype(int).mean((0, 1)) - (200, 60, 20)).max() < 12
+        copy = scan._video._stream.name
+    import os
+
+    assert not os.path.exists(copy)
+
+
+def test_video_that_cannot_be_used(tmp_path, monkeypatch):
+    frames = np.repeat(fan_frames(4, 64, 64)[..., None], 3, axis=3)
+    stream = video(frames)
+    refused(video_file(tmp_path / "a.dcm", frames, b"no video at all "), "its video cannot be decoded")
+    refused(video_file(tmp_path / "a.dcm", frames, b"#EXTM3U\nfile:///etc/passwd\n"), "its video cannot be decoded")
+    refused(video_file(tmp_path / "a.dcm", frames, stream, Rows=32), "video of 64 x 64", "32 x 64 as the file says")
+    refused(video_file(tmp_path / "a.dcm", frames, stream, NumberOfFrames=9), "its video ends at frame 4")
+    refused(video_file(tmp_path / "a.dcm", frames, stream, NumberOfFrames=2000000000), "2000000000 frames in")
+    path = video_file(tmp_path / "a.dcm", frames, stream)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    refused(path, "video needs a decoder that is not installed", "pip install usdehaze[video]")

@@ -37,6 +37,7 @@ COLOURS = {
     "RGB",
     "YBR_FULL",
     "YBR_FULL_422",
+    "YBR_PARTIAL_420",
     "YBR_PARTIAL_422",
     "YBR_ICT",
     "YBR_RCT",
@@ -127,7 +128,7 @@ def make_decoder(syntax: UID, layout: Layout, path: object) -> Decode:
         decode = _by_pydicom
     else:
         known = f" ({syntax.name})" if syntax.name != syntax else ""
-        raise InputError(path, f"a transfer syntax that is not read{known}", "still frames, not video")
+        raise InputError(path, f"a transfer syntax that is not read{known}", "one of DICOM's own")
 
     def decoder(stored: bytes, index: int) -> tuple[np.ndarray, str]:
         try:

@@ -32,6 +32,7 @@ from usdehaze.io.dicom.header import (
 )
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
+from usdehaze.io.dicom.video import VIDEO_SYNTAXES
 
 WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
 COLOUR_PROFILE = "ICCProfile ColorSpace"
@@ -190,7 +191,7 @@ def _reference(scan: DicomScan, sop_uid: str) -> Dataset:
 
 def _set_lossy_history(out: Dataset, scan: DicomScan) -> None:
     """Pixels once compressed with loss stay so, whatever the file forgot to say (PS3.3 C.7.6.1.1.5)."""
-    method = LOSSY_SYNTAXES.get(scan.transfer_syntax)
+    method = (LOSSY_SYNTAXES | VIDEO_SYNTAXES).get(scan.transfer_syntax)
     if method is None or word(out, "LossyImageCompression") == "01":
         return
     layout = scan.layout

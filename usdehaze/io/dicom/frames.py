@@ -32,11 +32,10 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
     Raises:
         InputError: the pixel data hold fewer frames than declared, or are cut off.
     """
-    size = os.fstat(header.file.fileno()).st_size
     if header.pixel_length is None:
-        spans = _encapsulated(header, n_frames, size, path)
+        spans = _encapsulated(header, n_frames, path)
     else:
-        held = min(header.pixel_length, size - header.pixel_start)
+        held = min(header.pixel_length, os.fstat(header.file.fileno()).st_size - header.pixel_start)
         if held < n_frames * frame_bytes:
             raise InputError(
                 path,
@@ -54,9 +53,13 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
     return read
 
 
-def _encapsulated(header: Header, n_frames: int, size: int, path: object) -> list[list[Span]]:
-    """Fragments of each frame (PS3.5 A.4)."""
-    file = header.file
+def fragments(header: Header, path: object) -> tuple[list[Span], list[int], int]:
+    """Every fragment of encapsulated pixel data, the Basic Offset Table, and where its offsets count from (PS3.5 A.4).
+
+    Raises:
+        InputError: the encapsulation is damaged, or the file ends too early.
+    """
+    file, size = header.file, os.fstat(header.file.fileno()).st_size
     file.seek(header.pixel_start)
     try:
         with quiet():
@@ -72,8 +75,14 @@ def _encapsulated(header: Header, n_frames: int, size: int, path: object) -> lis
         if start + 8 + length > size:
             raise InputError(path, f"the file ends within frame {len(spans)} or so", advice="the file is cut off")
         spans.append((start + 8, length))
+    return spans, offsets, first_item
+
+
+def _encapsulated(header: Header, n_frames: int, path: object) -> list[list[Span]]:
+    """Fragments of each frame."""
+    spans, offsets, first_item = fragments(header, path)
     extended = _extended_offsets(header.attributes)
-    relative = [start - first_item for start in starts]
+    relative = [start - 8 - first_item for start, _ in spans]
     for table in (extended, offsets):
         if len(table) == n_frames and table[0] == 0 and sorted(set(table)) == table and set(table) <= set(relative):
             place = {offset: i for i, offset in enumerate(relative)}
@@ -82,7 +91,7 @@ def _encapsulated(header: Header, n_frames: int, size: int, path: object) -> lis
     if n_frames == 1 and spans:
         return [spans]
     if len(spans) > n_frames:
-        ends = [i + 1 for i, span in enumerate(spans) if _ends_image(file, *span)]
+        ends = [i + 1 for i, span in enumerate(spans) if _ends_image(header.file, *span)]
         if len(ends) == n_frames:
             return [spans[a:b] for a, b in pairwise([0, *ends])]
     if len(spans) != n_frames:

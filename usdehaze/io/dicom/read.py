@@ -24,6 +24,7 @@ from usdehaze.io.dicom.frames import frame_reader
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
 from usdehaze.io.dicom.place import find_place
 from usdehaze.io.dicom.timing import frame_times_s
+from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.layouts.found import Found
 from usdehaze.io.scan import Scan, selection
 from usdehaze.io.units import Scale, find_scale
@@ -120,6 +121,7 @@ class DicomScan(Scan):
 
     _header: Header | None = None
     _decode: Callable[[int], Picture] | None = None
+    _video: VideoFrames | None = None
     _opened_by = 0
 
     def _open(self) -> Header:
@@ -128,14 +130,18 @@ class DicomScan(Scan):
 
     def _connect(self, header: Header) -> Callable[[int], Picture]:
         """From a frame's index in the file to its picture, with the file's handle."""
-        stored = frame_reader(header, self.n_frames_in_file, self.layout.frame_bytes, self.path)
-        decode = make_decoder(header.transfer_syntax, self.layout, self.path)
         picture = make_picture(header.attributes, self.layout, self.path)
+        if header.transfer_syntax in VIDEO_SYNTAXES and header.encapsulated:
+            video = self._video = VideoFrames(header, self.n_frames_in_file, self.layout, self.path)
+            self._decode = lambda index: picture(*video.read(index))
+            return self._decode
+        decode = make_decoder(header.transfer_syntax, self.layout, self.path)
+        stored = frame_reader(header, self.n_frames_in_file, self.layout.frame_bytes, self.path)
         self._decode = lambda index: picture(*decode(stored(index), index))
         return self._decode
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_header", "_decode")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_header", "_decode", "_video")}
 
     def _picture(self, index: int) -> Picture:
         """Frame ``index`` of the file, through a handle of this very process: they do not survive a fork."""
@@ -181,7 +187,9 @@ class DicomScan(Scan):
     def close(self) -> None:
         if self._header is not None and self._opened_by == os.getpid():
             self._header.file.close()
-        self._header = self._decode = None
+            if self._video is not None:
+                self._video.close()
+        self._header = self._decode = self._video = None
 
     def _tissue_mask(self, grey: list[np.ndarray | None]) -> np.ndarray | None:
         if self._region_mask is None and all(mask is None for mask in grey):
