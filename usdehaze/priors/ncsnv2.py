@@ -120,11 +120,15 @@ class NCSNv2(nn.Module):
 
     Args:
         channels: width at full and at half resolution; as given, there are as many parameters as in the paper.
+
+    Attributes:
+        multiple: 1, frames may have any size.
     """
 
     def __init__(self, channels: Sequence[int] = (48, 100)) -> None:
         super().__init__()
         self.config = {"channels": list(channels)}
+        self.multiple = 1
         a, b = channels
         self.begin = _conv(1, a)
         self.stage1 = nn.Sequential(ResidualBlock(a, a), ResidualBlock(a, a))

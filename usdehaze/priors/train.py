@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,45 +112,33 @@ def train(
 
     Raises:
         InputError: a checkpoint of other settings, or a file that cannot be written.
-        UsdehazeError: the loss is not finite.
+        UsdehazeError: the loss is not finite, or the network cannot take frames of this grid.
     """
     device = torch.device(device)
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     prior = _new_prior(recipe, source, begin_with).to(device)
-    network, loss_of = prior.network, _shared(Objective(prior), device, world)
-    state = State(
-        network,
-        {k: v.detach().clone() for k, v in network.state_dict().items()},
-        torch.optim.Adam(network.parameters(), recipe.lr, BETAS[recipe.parametrisation]),
-        torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16"),
-    )
-    settings = {**asdict(recipe), "grid": list(recipe.grid), "data": source.fingerprint, "processes": world}
-    settings |= {"config": network.config, "from": begin_with.sha256 if begin_with else None}
-    del settings["steps"]  # a run may be made longer
+    loss_of, state = _shared(Objective(prior), device, world), _new_state(recipe, prior)
+    settings = _settings(recipe, source, prior, begin_with) | {"processes": world}
     if checkpoint.exists():
         load_checkpoint(checkpoint, state, settings)
     held_out = source.held_out.to(device)
     stopped = _any(stop(), device)
     while state.step < recipe.steps and not stopped:
         began = time.monotonic()
-        x0 = source.draw(recipe.batch, recipe.seed, rank, state.step, device)
-        generator = noise_generator(recipe.seed, rank, state.step, device)
-        sigma = draw_sigmas(recipe.parametrisation, recipe.batch, generator)
-        z = torch.randn(x0.shape, generator=generator, device=device)
-        loss = _step(state, recipe, loss_of, (x0, sigma, z))
+        loss = _step(state, recipe, loss_of, _batch(recipe, source, rank, state.step, device))
         stopped = _any(stop(), device)
-        state.spent_s += time.monotonic() - began
         told = Told(state.step, loss, time.monotonic() - began)
+        state.spent_s += told.seconds
         if state.step % every == 0 or state.step == recipe.steps or stopped:
             with _averaged(state):
-                told = Told(state.step, loss, told.seconds, objective_on(prior, held_out))
+                told = replace(told, held_out=objective_on(prior, held_out))
             if rank == 0:
                 save_checkpoint(checkpoint, state, settings)
         if tell:
             tell(told)
     if state.step < recipe.steps:
         return None
-    network.load_state_dict(state.average)
+    prior.network.load_state_dict(state.average)
     if rank == 0:
         prior.card |= _account(recipe, state, prior, held_out, world, command)
         prior.save(out)
@@ -160,6 +148,10 @@ def train(
 def _new_prior(recipe: Recipe, source: FrameSource, begin_with: Prior | None) -> Prior:
     torch.manual_seed(recipe.seed)
     network = NETWORKS[recipe.network](**recipe.config)
+    if any(n % int(network.multiple) for n in recipe.grid):  # type: ignore[arg-type]
+        raise UsdehazeError(
+            f"grid of {recipe.grid[0]} x {recipe.grid[1]}: {recipe.network} needs multiples of {network.multiple}"
+        )
     sample = source.sample
     low, high = SIGMA_RANGE[recipe.parametrisation]
     card: dict[str, Any] = {
@@ -175,6 +167,33 @@ def _new_prior(recipe: Recipe, source: FrameSource, begin_with: Prior | None) ->
             card |= {key: begin_with.card[key] for key in ("data_mean", "data_std")}
         card["fine_tuned_from"] = begin_with.name
     return Prior(network, card)
+
+
+def _new_state(recipe: Recipe, prior: Prior) -> State:
+    network = prior.network
+    return State(
+        network,
+        {k: v.detach().clone() for k, v in network.state_dict().items()},
+        torch.optim.Adam(network.parameters(), recipe.lr, BETAS[recipe.parametrisation]),
+        torch.amp.GradScaler(next(network.parameters()).device.type, enabled=recipe.precision == "fp16"),
+    )
+
+
+def _settings(recipe: Recipe, source: FrameSource, prior: Prior, begin_with: Prior | None) -> dict[str, Any]:
+    """What a checkpoint must agree with to be gone on from. Not the steps: a run may be made longer."""
+    settings = {**asdict(recipe), "grid": list(recipe.grid), "config": prior.network.config}
+    del settings["steps"]
+    return settings | {"data": source.fingerprint, "from": begin_with.sha256 if begin_with else None}
+
+
+def _batch(
+    recipe: Recipe, source: FrameSource, stream: int, step: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Clean frames, noise levels and unit noise of a step."""
+    x0 = source.draw(recipe.batch, recipe.seed, stream, step, device)
+    generator = noise_generator(recipe.seed, stream, step, device)
+    sigma = draw_sigmas(recipe.parametrisation, recipe.batch, generator)
+    return x0, sigma, torch.randn(x0.shape, generator=generator, device=device)
 
 
 def _shared(objective: Objective, device: torch.device, world: int) -> nn.Module:

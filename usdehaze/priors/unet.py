@@ -51,7 +51,10 @@ class FastUNet(nn.Module):
     Args:
         channels: width of each level, finest first; each level halves depth and angle.
         blocks: residual blocks on each level, on the way down and again on the way up.
-        patch: side of a patch; depth and angle of a frame must be multiples of ``patch * 2 ** (levels - 1)``.
+        patch: side of a patch.
+
+    Attributes:
+        multiple: what depth and angle of a frame must be multiples of, ``patch * 2 ** (levels - 1)``.
     """
 
     frequencies: Tensor
@@ -60,6 +63,7 @@ class FastUNet(nn.Module):
         super().__init__()
         self.config = {"channels": list(channels), "blocks": blocks, "patch": patch}
         self.patch = patch
+        self.multiple = patch * 2 ** (len(channels) - 1)
         embedding = 4 * channels[0]
         self.register_buffer("frequencies", torch.exp(torch.linspace(0.0, math.log(30.0), 16)), persistent=False)
         self.embed = nn.Sequential(nn.Linear(32, embedding), nn.SiLU(), nn.Linear(embedding, embedding), nn.SiLU())
