@@ -212,6 +212,16 @@ def test_jpeg_that_declares_a_giant_is_refused_before_it_is_decoded(tmp_path):
     refused(save(tmp_path / "a.dcm", ds, uid.JPEGBaseline8Bit), "65000 x 65000", "64 x 64 as the file says")
 
 
+def test_a_damaged_rle_frame_is_a_line_like_any_other(tmp_path):
+    """Runs that go beyond the frame: more than a decoder's index out of bounds must not come of it."""
+    segment = b"\x81\x07" * 40  # 40 runs of 128, of which 32 fill the frame
+    stream = struct.pack("<16L", 2, 64, 64 + len(segment), *[0] * 13) + segment * 2
+    frames = np.zeros((1, 64, 64), np.uint16)
+    ds = dataset(frames, PixelData=encapsulate([stream]))
+    ds["PixelData"].is_undefined_length = True
+    refused(save(tmp_path / "a.dcm", ds, uid.RLELossless), "frame 0")
+
+
 def test_encapsulation_that_does_not_fit_the_transfer_syntax(tmp_path):
     path = write_dicom(tmp_path / "a.dcm", fan_frames(1))
     path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.5\0", 1))

@@ -23,7 +23,8 @@ JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
 JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}
 J2K_SYNTAXES = {*uid.JPEG2000TransferSyntaxes}
 OTHER_SYNTAXES = {*NATIVE_SYNTAXES, uid.RLELossless, *uid.JPEGLSTransferSyntaxes, *J2K_SYNTAXES}
-PLUGINS = {uid.RLELossless: "pylibjpeg", **dict.fromkeys(uid.JPEGLSTransferSyntaxes, "pyjpegls")}
+# pylibjpeg-rle, which writes RLE, ends the program over some damaged frames
+PLUGINS = {uid.RLELossless: "pydicom", **dict.fromkeys(uid.JPEGLSTransferSyntaxes, "pyjpegls")}
 PLUGINS |= dict.fromkeys(J2K_SYNTAXES, "pylibjpeg")
 LOSSY_SYNTAXES = {  # to Lossy Image Compression Method (0028,2114)
     uid.JPEGBaseline8Bit: "ISO_10918_1",
