@@ -399,6 +399,9 @@ def test_files_of_another_kind_or_size_are_refused_in_one_line(tmp_path: Path) -
         with pytest.raises(InputError, match=message):
             read_regions(tmp_path / name, SHAPE)
 
+    Image.fromarray(np.arange(600).reshape(20, 30).astype(np.uint8)).save(tmp_path / "image.png")
+    with pytest.raises(InputError, match="256 different values: an image, not labels"):  # 255 and 128 among them
+        read_regions(tmp_path / "image.png", SHAPE)
     Image.fromarray(np.full((20, 31), 255, np.uint8)).save(tmp_path / "wide.png")
     with pytest.raises(InputError, match=r"20 x 31 pixels .* expected 20 x 30"):
         read_regions(tmp_path / "wide.png", SHAPE)

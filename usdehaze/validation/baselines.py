@@ -31,10 +31,11 @@ Estimate = Callable[[np.ndarray, float], np.ndarray]
 
 @dataclass(frozen=True)
 class Split:
-    """Tissue and haze, ``(T, H, W)`` in dB, and how they were found."""
+    """Tissue and haze, ``(T, H, W)`` in dB, deviation of the tissue where there is one, and how they were found."""
 
     tissue: np.ndarray
     haze: np.ndarray
+    std: np.ndarray | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -51,7 +52,7 @@ class Method:
     """
 
     what: str
-    make: Callable[[], Callable[[Cine], Decomposed]]
+    make: Callable[..., Callable[[Cine], Decomposed]]
     temporal: bool = False
     learned: bool = False
     needs: str = ""

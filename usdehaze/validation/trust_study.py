@@ -29,8 +29,9 @@ def dehaze_first(method: Method, cine: Cine, n_frames: int, **options: Any) -> S
     """
     seen = cine if method.temporal else replace(cine, frames=cine.frames[:n_frames], frame_times_s=None)
     result: Decomposed = method.make(**options)(seen)
-    settings = dict(getattr(result, "settings", {}))
-    return Split(result.tissue[:n_frames], result.haze[:n_frames], settings)
+    std, settings = getattr(result, "std", None), dict(getattr(result, "settings", {}))
+    std = None if std is None else std[:n_frames]
+    return Split(result.tissue[:n_frames], result.haze[:n_frames], std, settings)
 
 
 def hazy_figures(scene: Scene, split: Split, t: int = 0) -> dict[str, Any]:
@@ -84,45 +85,53 @@ def flicker_figures(scene: Scene, split: Split) -> dict[str, float]:
     }
 
 
-def calibrate(
-    fit: Sequence[tuple[Scene, np.ndarray, np.ndarray]], test: Sequence[tuple[Scene, np.ndarray, np.ndarray]]
-) -> dict[str, Any]:
+Pixels = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def counted_pixels(scene: Scene, split: Split) -> Pixels:
+    """Estimate, std and truth of the tissue, dB, at the pixels of frame 0 that lie in the image and above the floor.
+
+    Raises:
+        ValueError: a split without a std.
+    """
+    if split.std is None:
+        raise ValueError("the tissue has no deviation; it takes at least 2 samples")
+    counts = scene.inside & (scene.hazy.frames[0] > -scene.hazy.dynamic_range_db)
+    return split.tissue[0][counts], split.std[0][counts], scene.clean.frames[0][counts]
+
+
+def calibrate(fit: Sequence[Pixels], test: Sequence[Pixels]) -> dict[str, Any]:
     """Coverage of intervals of the tissue before and after recalibration.
 
     Args:
-        fit, test: a scene, and the tissue and its std of frame 0, ``(H, W)`` in dB; factor from the first, coverage on
-            the second.
+        fit, test: `counted_pixels` of scenes; the factor comes from the first, coverage is that of the second.
 
     Returns:
         ``factor``; ``doubtful``, share of the test pixels whose std is at least 0.1 dB; coverages ``before`` and
-        ``after`` of these, and of ``all`` the pixels above the floor. Levels are percentages.
+        ``after`` of these, and of ``all`` counted pixels. Levels are percentages.
     """
     factor = fit_factor(*_pooled(fit))
     estimate, std, truth = _pooled(test)
     doubtful = std >= LEAST_STD_DB
-    of_doubtful = estimate[doubtful], std[doubtful], truth[doubtful]
 
-    def percentages(values: tuple[np.ndarray, ...], scale: float) -> dict[str, float]:
-        return {f"{100 * p:g}": share for p, share in coverage(values[0], scale * values[1], values[2]).items()}
+    def covered(pixels: np.ndarray, scale: float) -> dict[str, float]:
+        found = coverage(estimate[pixels], scale * std[pixels], truth[pixels])
+        return {f"{100 * p:g}": share for p, share in found.items()}
 
+    everywhere = np.ones_like(doubtful)
     return {
         "factor": factor,
         "n_fit": len(fit),
         "n_test": len(test),
         "n_pixels": int(estimate.size),
         "doubtful": float(doubtful.mean()),
-        "before": percentages(of_doubtful, 1.0),
-        "after": percentages(of_doubtful, factor),
-        "all_before": percentages((estimate, std, truth), 1.0),
-        "all_after": percentages((estimate, std, truth), factor),
+        "before": covered(doubtful, 1.0),
+        "after": covered(doubtful, factor),
+        "all_before": covered(everywhere, 1.0),
+        "all_after": covered(everywhere, factor),
     }
 
 
-def _pooled(scenes: Sequence[tuple[Scene, np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimate, std and truth of the pixels of all scenes that lie inside the image and above the floor."""
-    parts = []
-    for scene, tissue, std in scenes:
-        counts = scene.inside & (scene.hazy.frames[0] > -scene.hazy.dynamic_range_db)
-        parts.append((tissue[counts], std[counts], scene.clean.frames[0][counts]))
+def _pooled(parts: Sequence[Pixels]) -> Pixels:
     estimate, std, truth = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return estimate, std, truth

@@ -33,15 +33,29 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
         InputError: no DICOM SEG, damaged, of another size, without the segments asked for, or with frames that cannot
             be matched. Segment labels are never repeated: what somebody wrote there may concern a patient.
     """
-    dataset, pixels = _load(path, shape)
+    import pydicom
+
+    from usdehaze.io.dicom.quiet import quiet
+
+    try:
+        with quiet():
+            return _regions(path, pydicom.dcmread(path), shape, first_frame, labels)
+    except InputError:
+        raise
+    except Exception as error:  # pydicom raises many kinds, and their texts may quote attributes
+        raise InputError(path, "a DICOM Segmentation that cannot be read", "one that is whole") from error
+
+
+def _regions(
+    path: Path, dataset: Any, shape: tuple[int, int, int], first_frame: int, labels: Labels | None
+) -> list[Region]:
+    pixels = _pixels(path, dataset, shape)
     segments = {
         int(item.SegmentNumber): str(item.get("SegmentLabel", "")).strip().lower() for item in dataset.SegmentSequence
     }
     frames_of: dict[int, list[tuple[int, list[int]]]] = {number: [] for number in segments}
     for index, item in enumerate(dataset.PerFrameFunctionalGroupsSequence):
-        number = _segment_number(item, dataset)
-        if number in frames_of:
-            frames_of[number].append((index, _source_frames(item)))
+        frames_of[_segment_number(item, dataset)].append((index, _source_frames(item)))
     regions = []
     for role in ROLES:
         wanted = {value.lower() for value in (labels or {}).get(role, (role,))}
@@ -53,27 +67,18 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
     return regions
 
 
-def _load(path: Path, shape: tuple[int, int, int]) -> tuple[Any, np.ndarray]:
-    """The data set, and its pixels ``(N, H, W)`` as bool."""
-    import pydicom
-
-    try:
-        dataset = pydicom.dcmread(path)
-        if str(dataset.get("SOPClassUID", "")) != SEGMENTATION:
-            raise InputError(path, "a DICOM file, but not a Segmentation", "Segmentation Storage")
-        size = (int(dataset.Rows), int(dataset.Columns))
-        if size != shape[1:]:
-            found = f"a segmentation of {size[0]} x {size[1]} pixels (height x width)"
-            raise InputError(path, found, f"{shape[1]} x {shape[2]}, the frame of the result")
-        pixels = dataset.pixel_array.reshape(-1, *size)
-        full = int(dataset.get("MaximumFractionalValue", 1))
-        if len(dataset.PerFrameFunctionalGroupsSequence) != len(pixels) or not dataset.SegmentSequence:
-            raise InputError(path, "a damaged DICOM Segmentation", "functional groups for every frame")
-    except InputError:
-        raise
-    except Exception as error:  # pydicom raises many kinds, and their texts may quote attributes
-        raise InputError(path, "a DICOM Segmentation that cannot be read", "one that is whole") from error
-    return dataset, pixels >= full / 2
+def _pixels(path: Path, dataset: Any, shape: tuple[int, int, int]) -> np.ndarray:
+    """The masks of all frames of the SEG, bool ``(N, H, W)``."""
+    if str(dataset.get("SOPClassUID", "")) != SEGMENTATION:
+        raise InputError(path, "a DICOM file, but not a Segmentation", "Segmentation Storage")
+    size = (int(dataset.Rows), int(dataset.Columns))
+    if size != shape[1:]:
+        found = f"a segmentation of {size[0]} x {size[1]} pixels (height x width)"
+        raise InputError(path, found, f"{shape[1]} x {shape[2]}, the frame of the result")
+    pixels = dataset.pixel_array.reshape(-1, *size)
+    if len(dataset.PerFrameFunctionalGroupsSequence) != len(pixels):
+        raise InputError(path, "a damaged DICOM Segmentation", "functional groups for every frame")
+    return pixels >= int(dataset.get("MaximumFractionalValue", 1)) / 2
 
 
 def _segment_number(item: Any, dataset: Any) -> int:

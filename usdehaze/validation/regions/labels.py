@@ -15,6 +15,7 @@ from usdehaze.validation.regions.model import Region
 
 Labels = Mapping[str, tuple[str, ...]]  # role -> what stands for it: label values, or names of DICOM segments
 CHALLENGE_LABELS: Labels = {"tissue": ("255",), "haze": ("128",)}
+MAX_VALUES = 64  # more different values and it is a picture, which holds 255 and 128 by accident
 LABEL_NAMES = ("label", "labels", "roi", "rois", "mask", "segmentation")
 
 
@@ -42,12 +43,16 @@ def regions_of_labels(
             expected = f"1, {n_frames} (the frames of the result), or all frames of the source"
             raise InputError(path, f"labels of {len(stack)} frames", expected)
         stack = stack[first_frame : first_frame + n_frames]
+    found_values = np.unique(stack)
+    if found_values.size > MAX_VALUES:
+        found = f"{found_values.size} different values: an image, not labels"
+        raise InputError(path, found, f"a label image of at most {MAX_VALUES} values")
     regions = []
     for role, values in (labels or CHALLENGE_LABELS).items():
         numbers = [_number(path, role, value) for value in values]
         mask = np.isin(stack, numbers)
         if not mask.any():
-            there = ", ".join(f"{v:g}" for v in np.unique(stack)[:8].tolist())
+            there = ", ".join(f"{v:g}" for v in found_values[:8].tolist())
             expected = " or ".join(f"{v:g}" for v in numbers) + f" ({role})"
             advice = "" if labels else "name the values with --labels"
             raise InputError(path, f"labels {there}", expected, advice)
