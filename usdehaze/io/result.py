@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic
 from usdehaze.io.geometry_group import read_frame_times, read_geometry, write_geometry
 from usdehaze.io.h5 import check_memory, get_dataset, open_file, text
+from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.layouts.own import (
     FORMAT_VERSION,
     RESULT_FORMAT,
@@ -90,7 +92,7 @@ class ResultWriter(Sink):
     input's own grid, one chunk a frame, gzip. Root attributes say where it came from and how it was made.
     """
 
-    _file: h5py.File | None = None
+    _output: Hdf5Output | None = None
 
     def _append(self, result: DehazeResult) -> None:
         arrays = {"tissue": result.tissue, "haze": result.haze, "input": result.cine.frames}
@@ -99,18 +101,20 @@ class ResultWriter(Sink):
         for name, array in arrays.items():
             if array.shape != result.cine.frames.shape:
                 raise ValueError(f"{name} has shape {array.shape}, the input {result.cine.frames.shape}")
-        if self._file is None:
-            self._file = h5py.File(self.part.path, "w", locking=False)
-            self._file.attrs.update(provenance(self.scan, result.settings))
-            write_geometry(self._file, self.scan.geometry, self.scan.frame_times_s)
+        if self._output is None:
+            self._output = Hdf5Output(self.part.path)
+            file = self._output.file
+            file.attrs.update(provenance(self.scan, result.settings))
+            write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
-                create_frames(self._file, name, (self.scan.n_frames, *self.scan.shape))
+                create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
         for name, array in arrays.items():
-            self._file[name][self.n_done : self.n_done + len(array)] = array
+            self._output.file[name][self.n_done : self.n_done + len(array)] = array
+        self._output.check()
 
     def _close(self, complete: bool) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._output is not None:
+            self._output.close()
 
 
 def provenance(scan: Scan, settings: dict[str, Any]) -> dict[str, Any]:
@@ -153,11 +157,11 @@ def write_simulation(path: str | os.PathLike[str], simulated: SimulatedCine, ove
         "dynamic_range_db": float(simulated.dynamic_range_db),
         "seed": simulated.seed,
     }
-    with atomic(path, overwrite) as part, h5py.File(part, "w", locking=False) as file:
-        file.attrs.update(attributes)
-        write_geometry(file, simulated.geometry, simulated.frame_times_s)
+    with atomic(path, overwrite) as part, closing(Hdf5Output(part)) as output:
+        output.file.attrs.update(attributes)
+        write_geometry(output.file, simulated.geometry, simulated.frame_times_s)
         for name, array in arrays.items():
-            create_frames(file, name, array.shape)[...] = array
+            create_frames(output.file, name, array.shape)[...] = array
 
 
 def create_frames(file: h5py.File, name: str, shape: tuple[int, int, int]) -> h5py.Dataset:

@@ -14,6 +14,7 @@ import numpy as np
 
 import usdehaze
 from usdehaze.cine import Geometry, Polar
+from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.result import create_frames, provenance
 from usdehaze.io.sink import Sink
 
@@ -27,18 +28,19 @@ _DATA = "tracks/track_0/data"
 class ZeaWriter(Sink):
     """Writes input, tissue and haze, with several samples also the tissue's deviation, as maps that zea reads."""
 
-    _file: h5py.File | None = None
+    _output: Hdf5Output | None = None
 
     def _append(self, result: DehazeResult) -> None:
         maps = {"image": result.cine.frames, "tissue": result.tissue, "haze": result.haze}
         if result.std is not None:
             maps["tissue_std"] = result.std
-        if self._file is None:
-            self._file = h5py.File(self.part.path, "w", locking=False)
-            self._create(self._file, list(maps))
-            self._file["custom"].attrs.update(provenance(self.scan, result.settings))
+        if self._output is None:
+            self._output = Hdf5Output(self.part.path)
+            self._create(self._output.file, list(maps))
+            self._output.file["custom"].attrs.update(provenance(self.scan, result.settings))
         for name, values in maps.items():
-            self._file[f"{_DATA}/{name}/values"][self.n_done : self.n_done + len(values)] = values
+            self._output.file[f"{_DATA}/{name}/values"][self.n_done : self.n_done + len(values)] = values
+        self._output.check()
 
     def _create(self, file: h5py.File, names: list[str]) -> None:
         source = self.scan.source
@@ -60,8 +62,8 @@ class ZeaWriter(Sink):
                 group["start_time_offset"] = np.float32(times[0])
 
     def _close(self, complete: bool) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._output is not None:
+            self._output.close()
 
 
 def coordinates_of(geometry: Geometry, shape: tuple[int, int]) -> np.ndarray | None:

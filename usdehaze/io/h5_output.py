@@ -1,0 +1,87 @@
+"""HDF5 files to write, on disks that may be full."""
+
+from __future__ import annotations
+
+import os
+
+import h5py
+
+
+class Hdf5Output:
+    """A new HDF5 file, whose errors of the operating system come from `check` and `close` alone.
+
+    The HDF5 library does not recover from a write that fails: it cannot close the file any more and takes the process
+    down with it in the end. So it writes through a file that swallows everything after the first error, and remembers
+    that one.
+
+    Attributes:
+        file: the file, open for writing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._guard = _Guard(path)
+        self.file = h5py.File(self._guard, "w")
+
+    def check(self) -> None:
+        """Raises the first error that was met, once everything so far is written.
+
+        Raises:
+            OSError: a full disk and the like.
+        """
+        if self.file:
+            self.file.flush()
+        if self._guard.error is not None:
+            raise self._guard.error
+
+    def close(self) -> None:
+        """Completes the file; may be called again.
+
+        Raises:
+            OSError: see `check`.
+        """
+        self.file.close()
+        self._guard.close()
+        self.check()
+
+
+class _Guard:
+    """What h5py asks of a file object; ``error`` is the first one met."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.error: OSError | None = None
+        self._file = open(path, "w+b", buffering=0)
+
+    def write(self, values: memoryview) -> int:
+        left = memoryview(values).cast("B")
+        try:
+            while self.error is None and left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self.error = error
+        return len(values)
+
+    def read(self, size: int) -> bytes:
+        return (self._file.read(size) or b"").ljust(size, b"\0")  # zeros for what was never written
+
+    def truncate(self, size: int) -> int:
+        if self.error is None:
+            try:
+                self._file.truncate(size)
+            except OSError as error:
+                self.error = error
+        return size
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        pass  # nothing is held back
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            self.error = self.error or error
