@@ -38,7 +38,7 @@ from usdehaze.transforms import (
     LoadUltrasound,
     LoadUltrasoundd,
 )
-from usdehaze.transforms.meta import geometry_in
+from usdehaze.transforms.meta import geometry_in, meta_of
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +95,12 @@ def test_metadata_are_kept_and_say_how_the_tissue_was_made(scan, options, expect
     for made in (tissue, haze):
         assert isinstance(made, MetaTensor)
         changed = {key for key in made.meta if key != "affine" and str(made.meta[key]) != str(image.meta.get(key))}
-        assert changed == {"usdehaze"}
+        assert changed == {"usdehaze", "estimate", "n_frames"} and made.meta["n_frames"] == 3
         assert torch.equal(made.affine, image.affine)
         settings = made.meta["usdehaze"]
         assert (settings["preset"], settings["steps"], settings["seed"]) == ("fast", 2, 5)
         assert settings["tissue_prior"] == expected.settings["tissue_prior"]
+    assert (tissue.meta["estimate"], haze.meta["estimate"]) == ("tissue", "haze")
     tissue.meta["usdehaze"]["seed"] = 6
     assert haze.meta["usdehaze"]["seed"] == 5
 
@@ -201,6 +202,24 @@ def test_moved_pixels_are_dehazed_with_their_sector_found_anew(scan, options):
 def test_pixels_that_came_back_to_their_place_are_accepted(scan, options, expected):
     flip = Flip(1)
     assert np.array_equal(DehazeUltrasound(**options)(flip(flip(LoadUltrasound()(scan)))).numpy(), expected.tissue)
+
+
+def test_pixels_known_to_hold_no_tissue_keep_their_bits(options):
+    """What has been moved or picked since is refused rather than dehazed where it must not be."""
+    frames = rectangle(2)
+    mask = np.ones(frames.shape, bool)
+    mask[1, 8:20, 10:30] = False
+    image = MetaTensor(frames, meta=meta_of(Cine(frames, Cartesian(), tissue_mask=mask), "a.dcm"))
+    dehaze = DehazeUltrasound(return_haze=True, return_std=True, **{**options, "samples": 2})
+    made, everywhere = dehaze(image), dehaze(frames)
+    for array, plain, kept in zip(made, everywhere, (frames, np.float32(-60), np.float32(0)), strict=True):
+        assert np.array_equal(array.numpy(), np.where(mask, plain, kept))
+        assert not np.array_equal(array.numpy(), plain)
+    with pytest.raises(InputError, match="1 frames have been picked of 2"):
+        dehaze(image[1:])
+    for geometry in ("find", Cartesian()):
+        with pytest.raises(InputError, match=r"\(Flip\) has moved its pixels"):
+            DehazeUltrasound(geometry=geometry, **options)(Flip(1)(image))
 
 
 @pytest.mark.parametrize(

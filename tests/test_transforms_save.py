@@ -1,7 +1,9 @@
 """SaveUltrasoundd: the file is the one ``write_result`` writes."""
 
 import numpy as np
+import pydicom
 import pytest
+from _dicom import region, write_dicom
 from _scans import fan_frames, write
 from _tiny_priors import write_tiny_priors
 from monai.data import DataLoader, Dataset, decollate_batch
@@ -88,7 +90,44 @@ def test_what_is_no_result_of_dehazing_is_refused(tmp_path, scan, options):
         save(Flipd(["image", "tissue", "haze"], 1)(item))
     with pytest.raises(InputError, match=r"shapes \[\(2, 64, 64\), \(1, 64, 64\), \(2, 64, 64\)\]"):
         save({**item, "haze": item["haze"][:1]})
+    with pytest.raises(InputError, match="1 frames have been picked of 2"):
+        save({key: item[key][1:] for key in ("image", "tissue", "haze")})
+    with pytest.raises(InputError, match="say haze; expected tissue"):
+        save({**item, "tissue": item["haze"], "haze": item["tissue"]})
+    with pytest.raises(InputError, match="brighter than the input in"):
+        save({**item, "image": (item["tissue"] - 0.5).clamp(min=-60)})
     with pytest.raises(ValueError, match="one key"):
         SaveUltrasoundd(["a", "b"])
     assert SaveUltrasoundd("other", allow_missing_keys=True)(item).keys() == item.keys()
     assert not list(tmp_path.iterdir())
+
+
+def test_for_a_dicom_file_the_derived_images_are_written_too(tmp_path, options):
+    scan = write_dicom(tmp_path / "scan.dcm", fan_frames(3), regions=[region()])
+    out = tmp_path / "out"
+    item = Compose(dehazing(options))({"image": scan})
+    SaveUltrasoundd("tissue", output_dir=out, transfer_syntax="jpeg-ls", save_haze=True)(item)
+    made = ["scan.dehazed.dcm", "scan.dehazed.h5", "scan.dehazed.haze.dcm"]
+    assert sorted(path.name for path in out.iterdir()) == made
+    source, tissue, haze = (pydicom.dcmread(path) for path in (scan, out / made[0], out / made[2]))
+    assert tissue.file_meta.TransferSyntaxUID == haze.file_meta.TransferSyntaxUID == pydicom.uid.JPEGLSLossless
+    levels = np.rint(255 * (1 + item["tissue"].numpy() / 60))
+    np.testing.assert_allclose(tissue.pixel_array, levels, atol=1)  # frames 1 and 2, that were asked for
+    kept = item["tissue"].numpy() == item["image"].numpy()
+    assert np.array_equal(tissue.pixel_array[kept], source.pixel_array[1:][kept]) and 0.1 < kept.mean() < 0.9
+    np.testing.assert_allclose(haze.pixel_array, np.rint(255 * (1 + item["haze"].numpy() / 60)), atol=1)
+    assert tissue.SeriesInstanceUID != source.SeriesInstanceUID != haze.SeriesInstanceUID
+
+
+def test_of_a_dicom_file_all_results_are_written_or_none(tmp_path, options):
+    scan = write_dicom(tmp_path / "scan.dcm", fan_frames(3), regions=[region()])
+    item = Compose(dehazing(options))({"image": scan})
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "scan.dehazed.dcm").write_text("mine")
+    with pytest.raises(InputError, match=r"scan.dehazed.dcm: exists already"):
+        SaveUltrasoundd("tissue", output_dir=out)(item)
+    with pytest.raises(InputError, match="the input is not what its file holds"):
+        SaveUltrasoundd("tissue", output_dir=out, overwrite=True)({**item, "image": item["image"] * 0.999})
+    assert [path.name for path in out.iterdir()] == ["scan.dehazed.dcm"]
+    assert (out / "scan.dehazed.dcm").read_text() == "mine"

@@ -1,11 +1,14 @@
 """usdehaze as steps of a MONAI pipeline: array versions, and dictionary versions (``d``, also ``D`` and ``Dict``).
 
-Frames are ``(T, H, W)`` in dB, on the channel axis: every 2-D MONAI transform acts on each frame.
+Frames are ``(T, H, W)`` in dB, on the channel axis: every 2-D MONAI transform acts on each frame. Readers and writers
+let MONAI's own ``LoadImage(d)`` and ``SaveImage(d)`` read scans and write results.
 """
 
 from .dehaze import DehazeUltrasound, DehazeUltrasoundD, DehazeUltrasoundd, DehazeUltrasoundDict
 from .load import LoadUltrasound, LoadUltrasoundD, LoadUltrasoundd, LoadUltrasoundDict
+from .readers import UltrasoundDicomReader, UltrasoundHDF5Reader, UltrasoundReader
 from .save import SaveUltrasoundD, SaveUltrasoundd, SaveUltrasoundDict
+from .writers import UltrasoundDicomWriter, UltrasoundHDF5Writer, register_writers
 
 __all__ = [
     "DehazeUltrasound",
@@ -19,4 +22,11 @@ __all__ = [
     "SaveUltrasoundD",
     "SaveUltrasoundDict",
     "SaveUltrasoundd",
+    "UltrasoundDicomReader",
+    "UltrasoundDicomWriter",
+    "UltrasoundHDF5Reader",
+    "UltrasoundHDF5Writer",
+    "UltrasoundReader",
 ]
+
+register_writers()

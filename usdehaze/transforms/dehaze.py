@@ -17,7 +17,8 @@ from usdehaze.cine import Cartesian, Geometry
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.transforms.meta import GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
+from usdehaze.masking import keep_what_is_no_tissue
+from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 
@@ -27,7 +28,8 @@ class DehazeUltrasound(Transform):
 
     What comes back has the type, device and metadata of the input (float32 where the input is not floating point), and
     the values of ``Dehazer.dehaze``: deterministic, whatever the batch size or the number of workers. The metadata of a
-    MetaTensor gain ``usdehaze``, the settings that made it, and the ``geometry`` that was used.
+    MetaTensor gain ``usdehaze``, the settings that made it, ``estimate``, which of the images it is, and the
+    ``geometry`` that was used. Pixels that the metadata know to hold no grey tissue stay bit for bit.
 
     Geometry, the first of these that applies:
 
@@ -117,29 +119,29 @@ class DehazeUltrasound(Transform):
         known_range_db = meta.get("dynamic_range_db", DEFAULT_DYNAMIC_RANGE_DB)
         span = float(known_range_db if self.dynamic_range_db is None else self.dynamic_range_db)
         frames = convert_data_type(img, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
-        cine = cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
         cine = cine_of(img, frames, self._geometry_of(img, frames, span), span)
-        result = self.dehazer.dehaze(cine)
+        result = keep_what_is_no_tissue(self.dehazer.dehaze(cine))
         settings = {key: value for key, value in result.settings.items() if value is not None}
-        outputs = [result.tissue]
+        outputs = {"tissue": result.tissue}
         if self.return_haze:
-            outputs.append(result.haze)
+            outputs["haze"] = result.haze
         if self.return_std and result.std is not None:
-            outputs.append(result.std)
+            outputs["tissue_std"] = result.std
         floating = torch.is_floating_point(img) if isinstance(img, torch.Tensor) else img.dtype.kind == "f"
         dtype = None if floating else torch.float32
-        converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in outputs]
-        for image in converted:
+        converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in outputs.values()]
+        for estimate, image in zip(outputs, converted, strict=True):
             if isinstance(image, MetaTensor):
-                image.meta[SETTINGS] = dict(settings)
+                image.meta[SETTINGS], image.meta[ESTIMATE] = dict(settings), estimate
                 image.meta[GEOMETRY] = encode_geometry(cine.geometry, frames.shape[1:], image.affine)
-                image.meta["dynamic_range_db"] = span
+                image.meta["dynamic_range_db"], image.meta["n_frames"] = span, len(frames)
         return converted[0] if len(converted) == 1 else tuple(converted)
 
     def _geometry_of(self, img: NdarrayOrTensor, frames: np.ndarray, span: float) -> Geometry:
         known = geometry_in(img) if self.geometry is None else self.geometry
         if known is not None and not isinstance(known, str):
             return known
+        cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
         sector = find_sector(frames, -span)
         return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
 

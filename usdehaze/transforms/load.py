@@ -13,8 +13,7 @@ from monai.transforms import MapTransform, Transform
 from monai.utils import TransformBackends
 from torch import Tensor
 
-from usdehaze.io import open_cine
-from usdehaze.transforms.meta import meta_of
+from usdehaze.transforms.readers import UltrasoundReader
 
 
 class LoadUltrasound(Transform):
@@ -23,12 +22,10 @@ class LoadUltrasound(Transform):
     Frames lie on the channel axis, so that every 2-D MONAI transform acts on each frame. The metadata carry geometry,
     dynamic range, frame times, provenance and an affine in mm: see `usdehaze.transforms.meta.meta_of`.
 
-    Only usdehaze's own readers are tried, so that what a reader has to say about a file reaches the caller.
+    Only usdehaze's own reader is tried, so that what it has to say about a file reaches the caller.
 
     Args:
-        dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
-        dynamic_range_db: dB between full scale and the floor; by default what the file says, else 60.
-        frames: which frames, as a slice without a step; all by default.
+        dataset, dynamic_range_db, frames, axes, units: see `usdehaze.transforms.UltrasoundReader`.
 
     Raises:
         InputError: when called, for a file that is missing or cannot be used. `monai.transforms.Compose` wraps it in a
@@ -44,17 +41,19 @@ class LoadUltrasound(Transform):
     backend = [TransformBackends.NUMPY]  # noqa: RUF012 (MONAI's convention)
 
     def __init__(
-        self, dataset: str | None = None, dynamic_range_db: float | None = None, frames: slice | None = None
+        self,
+        dataset: str | None = None,
+        dynamic_range_db: float | None = None,
+        frames: slice | None = None,
+        axes: str | None = None,
+        units: str | None = None,
     ) -> None:
-        self.dataset = dataset
-        self.dynamic_range_db = dynamic_range_db
-        self.frames = frames
+        self.reader = UltrasoundReader(dataset, dynamic_range_db, frames, axes, units)
 
     def __call__(self, filename: str | os.PathLike[str]) -> MetaTensor | Tensor:
         """Returns a MetaTensor, or a plain tensor under ``monai.data.set_track_meta(False)``."""
-        path = Path(filename).expanduser()
-        cine = open_cine(path, dataset=self.dataset, dynamic_range_db=self.dynamic_range_db, frames=self.frames)
-        return MetaTensor.ensure_torch_and_prune_meta(cine.frames, meta_of(cine, path))
+        frames, meta = self.reader.get_data(self.reader.read(Path(filename).expanduser()))
+        return MetaTensor.ensure_torch_and_prune_meta(frames, meta)
 
 
 class LoadUltrasoundd(MapTransform):
@@ -62,7 +61,7 @@ class LoadUltrasoundd(MapTransform):
 
     Args:
         keys: keys whose values are paths; frames replace them.
-        dataset, dynamic_range_db, frames: see `LoadUltrasound`.
+        dataset, dynamic_range_db, frames, axes, units: see `usdehaze.transforms.UltrasoundReader`.
         allow_missing_keys: skip keys that are missing instead of raising.
 
     Raises:
@@ -83,10 +82,12 @@ class LoadUltrasoundd(MapTransform):
         dataset: str | None = None,
         dynamic_range_db: float | None = None,
         frames: slice | None = None,
+        axes: str | None = None,
+        units: str | None = None,
         allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
-        self.loader = LoadUltrasound(dataset, dynamic_range_db, frames)
+        self.loader = LoadUltrasound(dataset, dynamic_range_db, frames, axes, units)
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)

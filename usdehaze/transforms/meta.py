@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import zlib
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +18,8 @@ from usdehaze.errors import InputError
 
 GEOMETRY = "geometry"
 SETTINGS = "usdehaze"
+TISSUE_MASK = "tissue_mask"
+ESTIMATE = "estimate"
 _SOURCE_KEYS = {
     "source_name": "name",
     "source_sha256": "sha256",
@@ -32,7 +36,8 @@ def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
     ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
     float64, where known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
-    ``assumptions`` (one a line), ``first_frame``.
+    ``assumptions`` (one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`). `DehazeUltrasound` adds
+    ``usdehaze``, the settings, ``n_frames``, and ``estimate``: "tissue", "haze" or "tissue_std".
 
     Every value is a number, a string or an array, so that scans of different kinds collate into one batch.
     """
@@ -47,6 +52,7 @@ def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
         "dynamic_range_db": float(cine.dynamic_range_db),
         "assumptions": "\n".join(cine.source.assumptions),
         "first_frame": cine.source.first_frame,
+        TISSUE_MASK: encode_mask(cine.tissue_mask),
     }
     meta |= {key: getattr(cine.source, field) for key, field in _SOURCE_KEYS.items()}
     if cine.frame_times_s is not None:
@@ -116,6 +122,41 @@ def geometry_in(image: Any) -> Geometry | None:
     )
 
 
+def encode_mask(mask: np.ndarray | None) -> str:
+    """``(T, H, W)`` bool as text; "" for None, and a single frame where all are the same.
+
+    As an array it would not collate with scans that have none.
+    """
+    if mask is None:
+        return ""
+    kept = mask[:1] if (mask == mask[:1]).all() else mask
+    bits = base64.b64encode(zlib.compress(np.packbits(kept).tobytes())).decode()
+    return json.dumps({"shape": list(kept.shape), "bits": bits})
+
+
+def mask_in(image: Any, n_frames: int) -> np.ndarray | None:
+    """The mask ``(n_frames, H, W)`` bool in the metadata of frames: False where there is no tissue; None for no mask.
+
+    Raises:
+        InputError: pixels have been moved since it was written, or frames picked that differ in it.
+    """
+    text = image.meta.get(TISSUE_MASK) if isinstance(image, MetaTensor) else None
+    if not text:
+        return None
+    geometry_in(image)  # raises where pixels have moved
+    fields = json.loads(text)
+    shape = tuple(fields["shape"])
+    bits = np.frombuffer(zlib.decompress(base64.b64decode(fields["bits"])), np.uint8)
+    mask = np.unpackbits(bits, count=int(np.prod(shape))).reshape(shape).astype(bool)
+    if len(mask) not in (1, n_frames):
+        raise InputError(
+            name_of(image),
+            f"{n_frames} frames have been picked of {len(mask)} whose colour or other regions are known",
+            advice="pick them as the scan is loaded, with frames=",
+        )
+    return np.broadcast_to(mask, (n_frames, *shape[1:]))
+
+
 def name_of(image: Any) -> str:
     """What to call these frames in an error: the source's file name, where it is known."""
     meta = image.meta if isinstance(image, MetaTensor) else {}
@@ -136,6 +177,7 @@ def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db
     if times is not None and len(times) != len(frames):  # frames were picked since
         times = None
     try:
-        return Cine(frames, geometry, dynamic_range_db, None if times is None else np.asarray(times), source)
+        times = None if times is None else np.asarray(times)
+        return Cine(frames, geometry, dynamic_range_db, times, source, mask_in(image, len(frames)))
     except ValueError as error:
         raise InputError(name_of(image), str(error)) from error

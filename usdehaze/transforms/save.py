@@ -1,30 +1,33 @@
-"""SaveUltrasoundd: tissue and haze go into a result file, as ``usdehaze process`` writes it."""
+"""SaveUltrasoundd: tissue and haze go into files, as ``usdehaze process`` writes them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from monai.config import KeysCollection
-from monai.data import MetaTensor
 from monai.transforms import MapTransform
-from monai.utils import TransformBackends, convert_data_type
+from monai.utils import TransformBackends
 
 from usdehaze.dehazer import DehazeResult
 from usdehaze.errors import InputError
-from usdehaze.io import RESULT_SUFFIX, write_result
-from usdehaze.transforms.meta import SETTINGS, cine_of, geometry_in, name_of
+from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
+from usdehaze.io.scan import CineScan
+from usdehaze.transforms.meta import name_of
+from usdehaze.transforms.result import is_dicom, open_source, result_of
 
 
 class SaveUltrasoundd(MapTransform):
-    """Writes ``STEM.dehazed.h5``, STEM being that of the scan that was loaded.
+    """Writes ``STEM.dehazed.h5``, STEM being that of the scan that was loaded; for a DICOM file, also the dehazed image
+    ``STEM.dehazed.dcm``.
 
-    The tissue's metadata gain ``saved_to``, the path of the file. There is no array version: for arrays there is
-    `usdehaze.io.write_result`.
+    The tissue's metadata gain ``saved_to``, the path of the ``.h5`` file. There is no array version: for arrays there
+    is `usdehaze.io.write_result`.
 
     Args:
         keys: key of the tissue ``(T, H, W)`` dB, out of `DehazeUltrasoundd`; one, since a result holds one scan.
@@ -33,12 +36,15 @@ class SaveUltrasoundd(MapTransform):
         std_key: key of the deviation of the tissue, if there is one.
         output_dir: folder of the results; made if need be.
         overwrite: replace results that exist.
+        save_haze: for a DICOM file also write the haze, ``STEM.dehazed.haze.dcm``.
+        transfer_syntax: of DICOM results: "explicit", "rle", "jpeg-ls" or "j2k"; all are lossless.
         allow_missing_keys: do nothing where the tissue is missing instead of raising.
 
     Raises:
-        ValueError: several keys.
+        ValueError: several keys; when called, an unknown transfer syntax.
         InputError: when called, for tissue that does not come from `DehazeUltrasoundd` or whose pixels a spatial
-            transform has moved since, and for a file that exists or cannot be written.
+            transform has moved since, for a file that exists or cannot be written, and for a DICOM file that is no
+            longer where or what it was.
         KeyError: when called, for a missing key.
 
     Example:
@@ -66,6 +72,8 @@ class SaveUltrasoundd(MapTransform):
         std_key: str | None = None,
         output_dir: str | os.PathLike[str] = ".",
         overwrite: bool = False,
+        save_haze: bool = False,
+        transfer_syntax: str = "explicit",
         allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
@@ -76,32 +84,49 @@ class SaveUltrasoundd(MapTransform):
         self.std_key = std_key
         self.output_dir = Path(output_dir)
         self.overwrite = overwrite
+        self.save_haze = save_haze
+        self.transfer_syntax = transfer_syntax
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)
         for key in self.key_iterator(d):
             std = None if self.std_key is None else d[self.std_key]
-            path = self._save(d[key], d[self.haze_key], d[self.input_key], std)
-            d[key].meta["saved_to"] = str(path)
+            result = result_of(d[key], d[self.haze_key], d[self.input_key], std)
+            d[key].meta["saved_to"] = str(self._save(result, d[key]))
         return d
 
-    def _save(self, tissue: Any, haze: Any, image: Any, std: Any) -> Path:
-        meta = tissue.meta if isinstance(tissue, MetaTensor) else {}
-        geometry = geometry_in(tissue)
-        if geometry is None or SETTINGS not in meta:
-            raise InputError(name_of(tissue), "no record of dehazing in the metadata", "tissue from DehazeUltrasoundd")
-        shapes = [tuple(array.shape) for array in (tissue, haze, image, std) if array is not None]
-        if len(set(shapes)) > 1:
-            raise InputError(name_of(tissue), f"tissue, haze and input have shapes {shapes}", "one shape (T, H, W)")
-        cine = cine_of(tissue, _array(image), geometry, float(meta["dynamic_range_db"]))
-        std_db = None if std is None else _array(std)
-        path = self.output_dir / (Path(name_of(tissue)).stem + RESULT_SUFFIX)
-        write_result(path, DehazeResult(cine, _array(tissue), _array(haze), std_db, meta[SETTINGS]), self.overwrite)
+    def _save(self, result: DehazeResult, tissue: Any) -> Path:
+        """Writes the files of a result, all or none, and tells where the first is."""
+        stem = self.output_dir / Path(name_of(tissue)).stem
+        path = stem.with_name(stem.name + RESULT_SUFFIX)
+        with ExitStack() as stack:
+            sinks: list[Sink] = [ResultWriter(path, CineScan(result.cine), self.overwrite)]
+            if is_dicom(tissue):
+                sinks += self._dicom_sinks(stem, result, tissue, stack)
+            for sink in sinks:
+                stack.enter_context(sink)
+            for sink in sinks:
+                sink.append(result)
         return path
+
+    def _dicom_sinks(self, stem: Path, result: DehazeResult, tissue: Any, stack: ExitStack) -> list[Sink]:
+        from usdehaze.io.dicom import DicomWriter
+
+        scan = open_source(tissue)
+        stack.callback(scan.close)
+        if not np.array_equal(scan.read_db(0, scan.n_frames), result.cine.frames):
+            raise InputError(name_of(tissue), "the input is not what its file holds", "the frames as they were loaded")
+        named = [(DICOM_SUFFIX, "tissue"), (DICOM_HAZE_SUFFIX, "haze")][: 2 if self.save_haze else 1]
+        return [
+            DicomWriter(
+                stem.with_name(stem.name + suffix),
+                scan,
+                what=what,
+                transfer_syntax=self.transfer_syntax,
+                overwrite=self.overwrite,
+            )
+            for suffix, what in named
+        ]
 
 
 SaveUltrasoundD = SaveUltrasoundDict = SaveUltrasoundd
-
-
-def _array(image: Any) -> np.ndarray:
-    return convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()

@@ -1,0 +1,121 @@
+"""MONAI image readers of ultrasound: usable as ``LoadImage(reader=...)`` and by dotted name in a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from monai.config import PathLike
+from monai.data import ImageReader
+from monai.utils import ensure_tuple
+
+from usdehaze.errors import InputError
+from usdehaze.io import Scan, kind_of, open_scan
+from usdehaze.io.h5 import check_memory
+from usdehaze.transforms.meta import meta_of
+
+
+class UltrasoundReader(ImageReader):
+    """Reads every kind of scan that usdehaze knows: frames ``(T, H, W)`` in dB, on the channel axis.
+
+    It is not among the readers that ``LoadImage`` tries of itself: there it would take other modalities' DICOM files
+    away from MONAI's own readers. Name it: ``LoadImage(reader=UltrasoundReader)``, or by dotted name,
+    ``reader: usdehaze.transforms.UltrasoundReader``. Where it refuses a file, ``LoadImage`` goes on to MONAI's readers;
+    `LoadUltrasound` does not, and tells why the file was refused.
+
+    Args:
+        dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
+        dynamic_range_db: dB between full scale and the floor; by default what the file says, else 60.
+        frames: which frames, as a slice without a step; all by default.
+        axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.open_scan`.
+
+    Example:
+        >>> from monai.transforms import LoadImage
+        >>> from usdehaze.transforms import UltrasoundReader
+        >>> LoadImage(reader=UltrasoundReader, frames=slice(0, 30))("scan.h5").shape  # doctest: +SKIP
+        torch.Size([30, 480, 640])
+    """
+
+    kinds: tuple[str, ...] = ("HDF5", "DICOM", "MetaImage", "image", "images")  # as `usdehaze.io.kind_of` names them
+
+    def __init__(
+        self,
+        dataset: str | None = None,
+        dynamic_range_db: float | None = None,
+        frames: slice | None = None,
+        axes: str | None = None,
+        units: str | None = None,
+    ) -> None:
+        self.options = {
+            "dataset": dataset,
+            "dynamic_range_db": dynamic_range_db,
+            "frames": frames,
+            "axes": axes,
+            "units": units,
+        }
+
+    def verify_suffix(self, filename: Sequence[PathLike] | PathLike) -> bool:
+        """True where the content of the one file (or folder of images) is of a kind that is read, whatever its name."""
+        names = ensure_tuple(filename)
+        try:
+            return len(names) == 1 and kind_of(names[0]) in self.kinds
+        except InputError:
+            return False
+
+    def read(self, data: Sequence[PathLike] | PathLike, **kwargs: Any) -> Scan:
+        """Opens a scan; `get_data` reads its frames.
+
+        Args:
+            data: path of the scan, or a sequence of one path.
+            kwargs: override the options of the constructor.
+
+        Raises:
+            InputError: the file is missing, of another kind, or holds no usable frames; several paths.
+        """
+        names = ensure_tuple(data)
+        if len(names) != 1:
+            raise InputError(
+                type(self).__name__, f"{len(names)} files at once", "one scan, a file or a folder of images"
+            )
+        kind = kind_of(names[0])
+        if kind in UltrasoundReader.kinds and kind not in self.kinds:  # `open_scan` says what it thinks of others
+            raise InputError(names[0], f"is of another kind ({kind})", self.kinds[0], "read it with UltrasoundReader")
+        return open_scan(names[0], **{**self.options, **kwargs})
+
+    def get_data(self, img: Scan) -> tuple[np.ndarray, dict[str, Any]]:
+        """Frames ``(T, H, W)`` float32 dB and their metadata, see `usdehaze.transforms.meta.meta_of`.
+
+        Args:
+            img: what `read` returned; closed afterwards.
+
+        Raises:
+            InputError: a frame that cannot be used, or too many frames to hold in memory.
+        """
+        with img as scan:
+            check_memory((scan.n_frames, *scan.shape), scan.path)
+            cine = scan.read()
+        return cine.frames, meta_of(cine, scan.path)
+
+
+class UltrasoundHDF5Reader(UltrasoundReader):
+    """Reads HDF5 files alone; see `UltrasoundReader`."""
+
+    kinds = ("HDF5",)
+
+
+class UltrasoundDicomReader(UltrasoundReader):
+    """Reads DICOM files alone: ultrasound images, multi-frame images and secondary captures.
+
+    Frames lie on the channel axis and rows stay rows. (MONAI's ``PydicomReader`` swaps the first two axes, which in a
+    multi-frame image are frames and rows.) Pixels that hold no grey tissue are noted in the metadata, and
+    `DehazeUltrasound` leaves them as they are.
+
+    Args:
+        dynamic_range_db, frames: see `UltrasoundReader`.
+    """
+
+    kinds = ("DICOM",)
+
+    def __init__(self, dynamic_range_db: float | None = None, frames: slice | None = None) -> None:
+        super().__init__(dynamic_range_db=dynamic_range_db, frames=frames)

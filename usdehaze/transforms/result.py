@@ -1,0 +1,113 @@
+"""From images in a pipeline back to a result, and to the DICOM file that they came from."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from monai.data import MetaTensor
+from monai.utils import ImageMetaKey, convert_data_type
+
+from usdehaze.dehazer import DehazeResult
+from usdehaze.errors import InputError
+from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, decode_geometry, geometry_in, name_of
+
+if TYPE_CHECKING:
+    from usdehaze.io.dicom import DicomScan
+
+
+def array_of(image: Any) -> np.ndarray:
+    """An image, whatever its type and device, as a float32 array."""
+    return convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+
+
+def check_estimate(image: Any, *expected: str) -> str:
+    """Which estimate an image is by its metadata: one of those expected.
+
+    Raises:
+        InputError: another, or an image that does not come from `DehazeUltrasound`.
+    """
+    meta = image.meta if isinstance(image, MetaTensor) else {}
+    if geometry_in(image) is None or SETTINGS not in meta or ESTIMATE not in meta:
+        raise InputError(
+            name_of(image), "no record of dehazing in the metadata", f"{expected[0]} from DehazeUltrasound"
+        )
+    if meta[ESTIMATE] not in expected:
+        raise InputError(name_of(image), f"its metadata say {meta[ESTIMATE]}", " or ".join(expected))
+    return meta[ESTIMATE]
+
+
+def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> DehazeResult:
+    """A result, as the dehazer made it.
+
+    Args:
+        tissue: MetaTensor out of `DehazeUltrasound`, whose metadata speak for all; like the others ``(T, H, W)`` dB.
+        haze, image, std: haze, the frames that went in, and the deviation of the tissue or None.
+
+    Raises:
+        InputError: no tissue, of which a spatial transform has moved no pixel since; images that do not go together.
+    """
+    check_estimate(tissue, "tissue")
+    shapes = [tuple(array.shape) for array in (tissue, haze, image, std) if array is not None]
+    if len(set(shapes)) > 1:
+        raise InputError(name_of(tissue), f"tissue, haze and input have shapes {shapes}", "one shape (T, H, W)")
+    check_all_frames(tissue)
+    geometry = decode_geometry(tissue.meta[GEOMETRY])[0]
+    cine = cine_of(tissue, array_of(image), geometry, float(tissue.meta["dynamic_range_db"]))
+    check_darker(tissue, cine.frames)
+    return DehazeResult(
+        cine, array_of(tissue), array_of(haze), None if std is None else array_of(std), tissue.meta[SETTINGS]
+    )
+
+
+def check_all_frames(estimate: Any) -> None:
+    """Refuses an estimate that frames have been picked from: nothing says any longer which ones it holds."""
+    n_frames = int(estimate.meta["n_frames"])
+    if len(estimate) != n_frames:
+        raise InputError(
+            name_of(estimate),
+            f"{len(estimate)} frames have been picked of {n_frames}",
+            advice="save all, or pick them as the scan is loaded, with frames=",
+        )
+
+
+def check_darker(tissue: Any, frames: np.ndarray) -> None:
+    """Refuses tissue that is brighter anywhere than the frames it is to be an estimate of: dehazing only darkens."""
+    brighter = int(np.count_nonzero(array_of(tissue) > frames))
+    if brighter:
+        raise InputError(
+            name_of(tissue),
+            f"tissue is brighter than the input in {brighter} pixels",
+            "the frames that it was made from",
+            "save before transforms that change values",
+        )
+
+
+def is_dicom(image: Any) -> bool:
+    """True where the metadata say that the frames were read from a DICOM file."""
+    return isinstance(image, MetaTensor) and str(image.meta.get("source_layout", "")).startswith("DICOM ")
+
+
+def open_source(estimate: Any) -> DicomScan:
+    """The DICOM file that an estimate ``(T, H, W)`` was made from, opened at its frames.
+
+    Raises:
+        InputError: an estimate from another source or of picked frames; the file is missing or no longer what it was.
+    """
+    from usdehaze.io.dicom import open_dicom
+
+    if not is_dicom(estimate):
+        raise InputError(
+            name_of(estimate), "was not read from a DICOM file", "frames loaded by LoadUltrasound from one"
+        )
+    check_all_frames(estimate)
+    path = os.fspath(estimate.meta[ImageMetaKey.FILENAME_OR_OBJ])
+    first = int(estimate.meta["first_frame"])
+    span = float(estimate.meta["dynamic_range_db"])
+    scan = open_dicom(path, frames=slice(first, first + len(estimate)), dynamic_range_db=span)
+    if scan.source.sha256 != estimate.meta["source_sha256"]:
+        scan.close()
+        raise InputError(path, "has changed since its frames were loaded", advice="dehaze it again")
+    return scan

@@ -1,0 +1,148 @@
+"""MONAI image writers of results: they let ``SaveImage(d)`` write what ``usdehaze process`` writes.
+
+They are registered for the suffixes ``.dehazed.h5``, ``.dehazed.dcm`` and ``.dehazed.haze.dcm``, which nobody else
+uses. MONAI's own registry fills itself on first use, but only while it is empty, and has a wild card for suffixes that
+are not in it: whoever registers a writer too early, or for ``.dcm``, switches MONAI's own off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from monai.config import NdarrayOrTensor, PathLike
+from monai.data import ImageWriter, MetaTensor, image_writer
+from monai.utils import convert_data_type
+
+from usdehaze.dehazer import DehazeResult
+from usdehaze.errors import InputError
+from usdehaze.io import RESULT_SUFFIX, write_result
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
+from usdehaze.transforms.meta import SETTINGS, name_of
+from usdehaze.transforms.result import array_of, check_darker, check_estimate, open_source, result_of
+
+
+class UltrasoundWriter(ImageWriter):
+    """What the two writers share: they take an image on the channel axis with the metadata of `DehazeUltrasound`.
+
+    Args:
+        overwrite: replace a file that exists.
+        scale: must be None: values are dB.
+        kwargs: MONAI's other options, such as ``output_dtype``, which have no effect.
+
+    Raises:
+        ValueError: ``scale`` is given, or later a ``channel_dim`` other than 0.
+    """
+
+    def __init__(self, overwrite: bool = False, scale: int | None = None, **kwargs: Any) -> None:
+        if scale is not None:
+            raise ValueError(f"values are dB and are not scaled: leave out scale={scale}")
+        super().__init__(**kwargs)
+        self.overwrite = overwrite
+        self.meta: dict[str, Any] = {}
+
+    def set_data_array(self, data_array: NdarrayOrTensor, channel_dim: int | None = 0, **kwargs: Any) -> None:
+        """Takes the image, frames on the first axis."""
+        if channel_dim != 0:
+            raise ValueError(f"frames lie on the channel axis, which must be 0, not {channel_dim}")
+        self.data_obj = data_array
+
+    def set_metadata(self, meta_dict: Mapping | None = None, **options: Any) -> None:
+        """Takes the metadata, where the image has none of its own. Nothing is resampled: moved pixels are refused."""
+        self.meta = dict(meta_dict or {})
+
+    def image(self) -> MetaTensor:
+        """The image with its metadata."""
+        if isinstance(self.data_obj, MetaTensor):
+            return self.data_obj
+        return MetaTensor(convert_data_type(self.data_obj, torch.Tensor)[0], meta=self.meta)
+
+
+class UltrasoundHDF5Writer(UltrasoundWriter):
+    """Writes a result file from one image: tissue, haze, input and, if there is one, the deviation of the tissue.
+
+    `monai.transforms.ConcatItemsd` lays them on one channel axis, in this order; the metadata are those of the tissue.
+    `SaveUltrasoundd` does the same without.
+
+    Example:
+        >>> from monai.transforms import Compose, ConcatItemsd, SaveImaged
+        >>> steps = Compose(
+        ...     [
+        ...         ConcatItemsd(["tissue", "haze", "image"], name="result"),
+        ...         SaveImaged("result", output_dir="out", output_postfix="", output_ext=".dehazed.h5"),
+        ...     ]
+        ... )
+    """
+
+    def write(self, filename: PathLike, verbose: bool = True, **kwargs: Any) -> None:
+        """
+        Raises:
+            InputError: see `usdehaze.transforms.result.result_of`, `usdehaze.io.write_result`; another number of
+                images.
+        """
+        image = self.image()
+        check_estimate(image, "tissue")
+        n_frames = int(image.meta["n_frames"])
+        if len(image) not in (3 * n_frames, 4 * n_frames):
+            raise InputError(
+                name_of(image),
+                f"{len(image)} channels, from {n_frames} frames",
+                "tissue, haze, input and perhaps deviation, made one by ConcatItemsd",
+            )
+        super().write(filename, verbose)
+        write_result(filename, result_of(*torch.split(image, n_frames)), self.overwrite)
+
+
+class UltrasoundDicomWriter(UltrasoundWriter):
+    """Writes tissue, or haze, as a derived DICOM image: see `usdehaze.io.dicom.DicomWriter`.
+
+    Which of them it is, the metadata say. The DICOM file that the frames were loaded from must still be there: its
+    attributes, and the pixels that hold no tissue, come from it.
+
+    Args:
+        overwrite: replace a file that exists.
+        transfer_syntax: "explicit", "rle", "jpeg-ls" or "j2k"; all are lossless.
+        kwargs: see `UltrasoundWriter`.
+
+    Example:
+        >>> from monai.transforms import SaveImaged
+        >>> save = SaveImaged("tissue", output_dir="out", output_postfix="", output_ext=".dehazed.dcm")
+        >>> save = save.set_options(init_kwargs={"transfer_syntax": "jpeg-ls"})
+    """
+
+    def __init__(self, overwrite: bool = False, transfer_syntax: str = "explicit", **kwargs: Any) -> None:
+        super().__init__(overwrite=overwrite, **kwargs)
+        self.transfer_syntax = transfer_syntax
+
+    def write(self, filename: PathLike, verbose: bool = True, **kwargs: Any) -> None:
+        """
+        Raises:
+            InputError: an image that does not come from `DehazeUltrasound`, whose pixels have been moved, or whose
+                source is no longer where or what it was; a file that exists or cannot be written.
+            ValueError: an unknown transfer syntax.
+        """
+        from usdehaze.io.dicom import DicomWriter
+
+        image = self.image()
+        what = check_estimate(image, "tissue", "haze")
+        scan = open_source(image)
+        with scan:
+            cine, estimate_db = scan.read(), array_of(image)
+            if what == "tissue":
+                check_darker(image, cine.frames)
+            super().write(filename, verbose)
+            result = DehazeResult(cine, estimate_db, estimate_db, None, image.meta[SETTINGS])  # one of them is written
+            with DicomWriter(
+                filename, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite
+            ) as writer:
+                writer.append(result)
+
+
+def register_writers() -> None:
+    """Tells ``SaveImage`` of the writers; importing `usdehaze.transforms` has done it."""
+    if not image_writer.SUPPORTED_WRITERS:
+        image_writer.init()
+    image_writer.register_writer(RESULT_SUFFIX, UltrasoundHDF5Writer)
+    image_writer.register_writer(DICOM_SUFFIX, UltrasoundDicomWriter)
+    image_writer.register_writer(DICOM_HAZE_SUFFIX, UltrasoundDicomWriter)
