@@ -159,7 +159,7 @@ def test_a_compression_that_is_not_installed_is_named(tmp_path, monkeypatch):
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=fan_frames(), compression="gzip")
     monkeypatch.setattr("usdehaze.io.h5.h5py.h5z.filter_avail", lambda code: False)
-    refused(path, "'x' is compressed with deflate (HDF5 filter 1), which is not installed; pip install hdf5plugin")
+    refused(path, "'x' is compressed with deflate (HDF5 filter 1), which is not installed; get it with")
 
 
 def test_a_damaged_file_is_refused_or_read_but_never_anything_else(tmp_path):

@@ -2,8 +2,9 @@
 
     python validation/fuzz.py [SEED_FILE_OR_FOLDER ...] [--count 2000] [--seed 0] [--seconds 60] [--gigabytes 4]
 
-Files made here (DICOM in every transfer syntax that pydicom writes, plain HDF5) and the given ones are damaged a few
-bytes at a time, most often near their beginning, and opened, read and, where they are DICOM, written as derived images.
+Files made here (DICOM in every transfer syntax that pydicom writes, HDF5 in several layouts, images) and the given ones
+are damaged a few bytes at a time, most often near their beginning, and opened, read and, where they are DICOM, written
+as derived images.
 A traceback, a message of several lines, a crash, more memory or more time than allowed is a failure; its number is
 printed, and ``--only N`` makes that very file again as ``fuzz-N``. Exit code 1 where anything failed.
 """
@@ -28,6 +29,7 @@ FRAMES_READ = 3
 
 
 def main() -> None:
+    """Prints what became of the files, and the failures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("seeds", nargs="*", type=Path)
     parser.add_argument("--count", type=int, default=2000)
@@ -202,7 +204,40 @@ def make_seeds(folder: Path) -> list[Path]:
     seeds.append(folder / "plain.h5")
     with h5py.File(seeds[-1], "w") as file:
         file.create_dataset("frames", data=grey, chunks=(1, 64, 64), compression="gzip")
-    return seeds
+    return seeds + _layouts(folder, grey)
+
+
+def _layouts(folder: Path, grey: np.ndarray) -> list[Path]:
+    """The same speckle as zea, UFF and MATLAB store it, as a MetaImage and as a PNG."""
+    import zlib
+
+    import h5py
+    from PIL import Image
+
+    depth, angle = np.linspace(0.01, 0.1, 64), np.linspace(-0.6, 0.6, 64)
+    x_m, z_m = depth[:, None] * np.sin(angle), depth[:, None] * np.cos(angle)
+    paths = [folder / name for name in ("zea.hdf5", "scan.uff", "matlab.mat", "packed.mha", "frame.png")]
+    with h5py.File(paths[0], "w") as file:
+        file.attrs["zea_version"] = "0.1.8"
+        data = file.create_group("tracks/track_0/data/image")
+        data.create_dataset("values", data=grey, compression="gzip")
+        data["coordinates"] = np.stack([x_m, 0 * x_m, z_m], axis=-1).astype(np.float32)
+        data["unit"], data["min"], data["max"] = "dB", -60.0, 0.0
+    with h5py.File(paths[1], "w") as file:
+        for part in ("real", "imag"):
+            file[f"b_data/data/{part}"] = grey.reshape(3, -1).T[:, None, None, :].astype(np.float32)
+        file["b_data"].attrs["class"] = "uff.beamformed_data"
+        for name, axis in (("azimuth_axis", angle), ("depth_axis", depth), ("x", x_m.ravel()), ("z", z_m.ravel())):
+            file[f"b_data/scan/{name}"] = axis
+    with h5py.File(paths[2], "w", userblock_size=512) as file:
+        for index, frame in enumerate(grey):
+            file[f"#refs#/{index}"] = frame.T
+        file["cine"] = np.array([[file[f"#refs#/{index}"].ref] for index in range(3)], dtype=h5py.ref_dtype)
+        file["cine"].attrs["MATLAB_class"] = np.bytes_("cell")
+    header = "ObjectType = Image\nNDims = 3\nCompressedData = True\nDimSize = 64 64 3\nElementType = MET_UCHAR\n"
+    paths[3].write_bytes((header + "ElementDataFile = LOCAL\n").encode() + zlib.compress(grey.tobytes()))
+    Image.fromarray(grey[0]).save(paths[4])
+    return paths
 
 
 def _dicom(path: Path, frames: np.ndarray, photometric: str, syntax: str) -> Path:

@@ -183,7 +183,7 @@ def check_storage(dataset: h5py.Dataset, path: object) -> None:
             raise InputError(
                 path,
                 f"dataset {name!r} is compressed with {label} (HDF5 filter {code}), which is not installed",
-                advice="pip install hdf5plugin",
+                advice='get it with: pip install "usdehaze[zea]"',
             )
     declared, stored = int(dataset.size) * dataset.dtype.itemsize, int(dataset.id.get_storage_size())
     if stored == 0:
