@@ -81,7 +81,7 @@ class _Watchdog:
     """Kills a child that says nothing for too long."""
 
     def __init__(self, child: subprocess.Popen, seconds: float) -> None:
-        self.child, self.seconds, self.bit = child, seconds + 30, False  # a child needs time to begin
+        self.child, self.seconds, self.bit = child, seconds + 240, False  # a child needs time to begin
         self.reset()
         self.seconds = seconds
 
@@ -101,8 +101,6 @@ class _Watchdog:
 
 
 def _child(args: argparse.Namespace, folder: Path, start: int, stop: int) -> None:
-    import torch  # noqa: F401  (what is loaded once counts before the limit is set)
-
     import usdehaze.io.dicom
     import usdehaze.io.hdf5  # noqa: F401
 
@@ -142,7 +140,8 @@ def judge(path: Path, derived: Path) -> tuple[str, str]:
 
 def _derive(path: Path, derived: Path) -> None:
     """Writes the first frames of a DICOM file as a derived image, nothing removed."""
-    from usdehaze.dehazer import DehazeResult
+    from types import SimpleNamespace
+
     from usdehaze.io import kind_of
     from usdehaze.io.dicom import DicomWriter, open_dicom
 
@@ -151,7 +150,7 @@ def _derive(path: Path, derived: Path) -> None:
     with open_dicom(path, frames=slice(0, FRAMES_READ)) as scan:
         with DicomWriter(derived, scan, transfer_syntax="rle", overwrite=True) as writer:
             cine = scan.read()
-            writer.append(DehazeResult(cine, cine.frames, cine.frames, None, {}))
+            writer.append(SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={}))
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:
