@@ -292,7 +292,9 @@ def test_histograms_of_all_frames_are_the_sums_of_those_of_each(page):
           done([sum, page.histograms]);
         });""")
     assert sums == whole and sum(whole["tissue"]["input"]) == 5 * 480
-    page.find_element(By.ID, "histogram-all").click()
+    button = page.find_element(By.ID, "histogram-all")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
     assert "2400 pixels" in page.find_element(By.CSS_SELECTOR, ".histogram[data-place=tissue]").text
 
 
