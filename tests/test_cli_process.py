@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from usdehaze.cli import main, options
 from usdehaze.errors import UsdehazeError
-from usdehaze.io import read_result
+from usdehaze.io import read_result, units
 from usdehaze.settings import GUIDANCES, OBSERVATIONS, SAMPLERS
 
 
@@ -328,3 +328,38 @@ def test_names_from_a_file_cannot_command_the_terminal(tmp_path, model):
     scan = write(tmp_path / "scan.h5", {"a\x1b[2Jb": fan_frames(), "c": fan_frames()})
     done = failed(1, "process", scan, names=["a?[2Jb"])
     assert "\x1b" not in done.output
+
+
+def test_axes_and_units_say_what_a_file_does_not(tmp_path, model):
+    frames = np.random.default_rng(0).uniform(0.1, 1, (5, 40, 30)).astype(np.float32)
+    scan = write(tmp_path / "scan.h5", {"x": frames.transpose(1, 2, 0)})
+    assert run("process", scan, "--axes", "HWT", "--units", "GREY").exit_code == 0
+    cine = model.cines[0]
+    assert cine.source.units == "grey" and np.abs(cine.frames - (frames - 1) * 60).max() < 1e-3
+    done = run("info", scan, "--axes", "HWT", "--units", "envelope")
+    assert "40 x 30 (rows x columns)" in done.stdout and "units:         envelope" in done.stdout
+    failed(2, "process", scan, "--units", "volts", names=["--units"])
+
+
+def test_the_units_on_the_command_line_are_those_of_the_reader():
+    assert options.UNITS == units.UNITS
+
+
+def test_a_file_for_zea_lies_beside_the_result_and_is_no_scan(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    done = run("process", scan, "--format", "zea")
+    assert done.exit_code == 0 and "scan.dehazed.zea.hdf5" in done.stdout
+    assert files_in(tmp_path) == ["scan.dehazed.h5", "scan.dehazed.zea.hdf5", "scan.h5"]
+    with h5py.File(tmp_path / "scan.dehazed.zea.hdf5") as file:
+        haze = file["tracks/track_0/data/haze/values"][()]
+    assert np.array_equal(haze, read_result(tmp_path / "scan.dehazed.h5").haze)
+    assert run("process", tmp_path, "--overwrite").stdout.splitlines()[-1].startswith("1 scans dehazed")
+
+
+def test_a_long_cine_is_dehazed_a_few_frames_at_a_time(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames(150)})
+    assert run("process", scan, "--frames", "5:145").exit_code == 0
+    assert [(c.source.first_frame, len(c.frames)) for c in model.cines] == [(5, 64), (69, 64), (133, 12)]
+    result = read_result(tmp_path / "scan.dehazed.h5")
+    assert result.cine.source.first_frame == 5 and len(result.tissue) == 140
+    assert np.array_equal(result.input, np.concatenate([c.frames for c in model.cines]))

@@ -139,7 +139,9 @@ def test_speckle_variation_of_rayleigh_speckle_is_its_closed_form():
 def test_label_maps_are_passed_over_but_not_silently(tmp_path):
     cine = ud.open_cine(write(tmp_path / "a.h5", {"image": fan_frames(), "label": fan_frames()}))
     assert cine.source.dataset == "image"
-    assert cine.source.assumptions[0] == "Passed over label: named like a label map, a grid or channel data, not an image."
+    assert (
+        cine.source.assumptions[0] == "Passed over label: named like a label map, a grid or channel data, not an image."
+    )
 
 
 def test_the_source_is_identified_by_its_hash_and_left_as_it_was(tmp_path):
