@@ -16,7 +16,7 @@ from usdehaze.cli import main
 from usdehaze.cli.progress import frame_progress
 from usdehaze.io import read_truth, write_result
 
-COMMANDS = ["info", "process", "simulate", "validate"]
+COMMANDS = ["info", "process", "simulate", "tune", "validate"]
 
 
 def run(*args):

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from usdehaze.io import Scan
 
 _PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rectangle
-_MADE_WITH = ("preset", "guidance", "steps", "seed", "strength", "samples", "tissue_prior", "haze_prior", "created")
+_MADE_WITH = (
+    *("preset", "guidance", "observation", "sampler", "scale", "steps", "seed", "strength", "samples"),
+    *("tissue_prior", "haze_prior", "created"),
+)
 
 
 @click.command()
