@@ -288,9 +288,11 @@ def test_two_processes_equal_one_with_twice_the_batch(tmp_path, monkeypatch):
     monkeypatch.undo()
     train(tiny(steps=5, batch=8), GaussianFrames(), tmp_path / "other.safetensors", tmp_path / "other")
     one, two, other = (load_file(tmp_path / name) for name in ("one", "two", "other"))
-    for name in one:
+    # Biases before a norm have no gradient but rounding, which Adam blows up: their moments tell, not their values.
+    names = [name for name in one if name.startswith("adam") or name.endswith("weight")]
+    for name in names:
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
-    assert max(float((other[name] - one[name]).abs().max()) for name in one) > 1e-3  # other frames do show
+    assert max(float((other[name] - one[name]).abs().max()) for name in names) > 1e-3  # other frames do show
     card = json.loads((tmp_path / "two.json").read_text())
     assert card["training"]["frames"] == 40 and card["training"]["hardware"].startswith("2 of ")
 
