@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from usdehaze.cine import Cine
 from usdehaze.validation import metrics
@@ -108,7 +109,9 @@ def calibrate(fit: Sequence[Pixels], test: Sequence[Pixels]) -> dict[str, Any]:
 
     Returns:
         ``factor``; ``doubtful``, share of the test pixels whose std is at least 0.1 dB; coverages ``before`` and
-        ``after`` of these, and of ``all`` counted pixels. Levels are percentages.
+        ``after`` of these, and of ``all`` counted pixels, levels in per cent. What one factor cannot say: ``factors``
+        that every scene would ask for by itself, fit and test, and ``rank_correlations`` of std and absolute error in
+        each test scene (Spearman; near 0 where the std does not know where the errors are).
     """
     factor = fit_factor(*_pooled(fit))
     estimate, std, truth = _pooled(test)
@@ -124,6 +127,8 @@ def calibrate(fit: Sequence[Pixels], test: Sequence[Pixels]) -> dict[str, Any]:
         "n_fit": len(fit),
         "n_test": len(test),
         "n_pixels": int(estimate.size),
+        "factors": [fit_factor(*pixels) for pixels in (*fit, *test)],
+        "rank_correlations": [float(stats.spearmanr(std, np.abs(x - true)).statistic) for x, std, true in test],
         "doubtful": float(doubtful.mean()),
         "before": covered(doubtful, 1.0),
         "after": covered(doubtful, factor),

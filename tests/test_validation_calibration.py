@@ -1,0 +1,78 @@
+"""Coverage and recalibration on Gaussian errors whose spread is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from usdehaze.validation.calibration import coverage, fit_factor
+from usdehaze.validation.trust_study import calibrate
+
+N = 40_000
+
+
+def draw(seed: int, too_small: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimate, stated std and truth; the errors are Gaussian, ``too_small`` times as wide as stated."""
+    rng = np.random.default_rng(seed)
+    std = rng.uniform(0.5, 4, N)
+    truth = rng.uniform(-50, -10, N)
+    return truth + too_small * std * rng.normal(size=N), std, truth
+
+
+def test_honest_deviations_cover_what_they_say() -> None:
+    found = coverage(*draw(0))
+    assert found == {p: pytest.approx(p, abs=0.01) for p in (0.5, 0.8, 0.95)}
+
+
+def test_deviations_that_are_too_small_show_in_the_coverage() -> None:
+    found = coverage(*draw(0, too_small=2.5))
+    # P(|z| <= z_p / 2.5) of a standard normal
+    assert found[0.5] == pytest.approx(0.2127, abs=0.01)
+    assert found[0.8] == pytest.approx(0.3918, abs=0.01)
+    assert found[0.95] == pytest.approx(0.5669, abs=0.01)
+
+
+def test_factor_is_that_by_which_the_deviation_was_too_small() -> None:
+    assert fit_factor(*draw(1, too_small=2.5)) == pytest.approx(2.5, rel=0.03)
+    assert fit_factor(*draw(1, too_small=0.5)) == pytest.approx(0.5, rel=0.03)
+
+
+def test_recalibration_restores_coverage_on_other_scenes() -> None:
+    fit, test = [draw(1, 2.5), draw(2, 2.5)], [draw(3, 2.5)]
+    found = calibrate(fit, test)
+    assert found["before"]["95"] < 0.6
+    assert found["after"] == {
+        "50": pytest.approx(0.5, abs=0.02),
+        "80": pytest.approx(0.8, abs=0.02),
+        "95": pytest.approx(0.95, abs=0.01),
+    }
+    assert found["factors"] == [pytest.approx(2.5, rel=0.05)] * 3
+    assert found["n_fit"] == 2 and found["n_test"] == 1 and found["n_pixels"] == N
+
+
+def test_pixels_whose_samples_agree_count_in_the_coverage_of_all_but_not_in_the_factor() -> None:
+    estimate, std, truth = draw(4)
+    std[: N // 2] = 0
+    found = calibrate([(estimate, std, truth)], [(estimate, std, truth)])
+    assert found["factor"] == pytest.approx(1, rel=0.05)
+    assert found["doubtful"] == pytest.approx(0.5)
+    assert found["after"]["80"] == pytest.approx(0.8, abs=0.02)
+    assert found["all_after"]["80"] == pytest.approx(0.4, abs=0.02)
+
+
+def test_deviation_that_knows_nothing_of_the_error_has_no_rank_correlation() -> None:
+    estimate, std, truth = draw(5)
+    blind = np.random.default_rng(6).permutation(std)
+    known, unknown = (calibrate([draw(7)], [(estimate, s, truth)])["rank_correlations"][0] for s in (std, blind))
+    assert known > 0.35
+    assert abs(unknown) < 0.02
+
+
+def test_nothing_to_fit_is_refused() -> None:
+    estimate, std, truth = draw(0)
+    with pytest.raises(ValueError, match="several samples"):
+        fit_factor(estimate, 0 * std, truth)
+    with pytest.raises(ValueError, match="shapes differ"):
+        coverage(estimate, std[1:], truth)
+    with pytest.raises(ValueError, match="negative"):
+        coverage(estimate, -std, truth)
