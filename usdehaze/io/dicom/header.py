@@ -234,6 +234,7 @@ def _inflated(path: str | os.PathLike[str]) -> BinaryIO:
                     block = inflate.unconsumed_tail
                     if written > LARGEST_INFLATED:
                         raise InputError(path, "inflates to more than 2 GiB", "a scan")
+            out.write(inflate.flush())
             out.seek(0)
             return out
     except BaseException:

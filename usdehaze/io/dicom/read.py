@@ -81,7 +81,6 @@ class DicomScan(Scan):
         transfer_syntax: how its pixel data are stored.
         layout: size, colours and bits of the frames.
         n_frames_in_file: frames in the file, whichever were asked for.
-        encoded_bytes: size of the file.
     """
 
     def __init__(
