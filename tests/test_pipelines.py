@@ -66,7 +66,7 @@ def run_bundle(config, **words):
     pytest.importorskip("fire", reason="python -m monai.bundle needs fire")
     command = [sys.executable, "-m", "monai.bundle", "run", "--config_file", str(config)]
     command += [word for key, value in words.items() for word in (f"--{key}", str(value))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
