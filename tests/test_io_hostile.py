@@ -14,6 +14,7 @@ from _scans import fan_frames, write
 from usdehaze.errors import InputError
 from usdehaze.io import open_cine
 from usdehaze.io.h5 import attribute, small_array
+from usdehaze.io.heap_check import check_heaps
 
 MEMORY_MIB = 300  # more than before the file was opened
 REFUSE = """
@@ -176,3 +177,18 @@ def test_a_pipe_or_a_device_is_not_opened(tmp_path):
         open_cine(tmp_path / "pipe.h5")
     with pytest.raises(InputError, match="is not a regular file"):
         open_cine("/dev/zero")
+
+
+def test_a_heap_that_would_send_the_library_round_in_circles_is_refused(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": fan_frames()}, zea_version="0.1.8")  # a text of variable length
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL\1\0\0\0")
+    size = int.from_bytes(content[heap + 8 : heap + 16], "little")
+    free = heap + 16 + 16 + 8  # behind the only text, of up to 8 bytes
+    assert content[free : free + 2] == b"\0\0" and size == 4096
+    check_heaps(path)
+    for wrong in (0, 8, 2**64 - 16, 4096):
+        content[free + 8 : free + 16] = wrong.to_bytes(8, "little")
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="has a damaged heap at byte"):
+            open_cine(path)

@@ -11,6 +11,7 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.detect import kind_of
+from usdehaze.io.heap_check import check_heaps
 
 MAX_CHUNK_BYTES = 2**30
 MAX_FRAMES_BYTES = 8 * 2**30  # of float32 frames held in memory at once
@@ -31,6 +32,7 @@ def open_h5(path: str | os.PathLike[str]) -> h5py.File:
     if kind != "HDF5":
         raise InputError(path, f"is not an HDF5 file ({kind})", "an HDF5 file")
     with reading(path):
+        check_heaps(path)
         return _open(path)
 
 
