@@ -143,7 +143,11 @@ def mask_in(image: Any, n_frames: int) -> np.ndarray | None:
     text = image.meta.get(TISSUE_MASK) if isinstance(image, MetaTensor) else None
     if not text:
         return None
-    geometry_in(image)  # raises where pixels have moved
+    try:
+        geometry_in(image)
+    except InputError as error:  # whose advice is not for a scan with a mask
+        reason = "a spatial transform has moved its pixels, and the mask of what is no tissue no longer fits"
+        raise InputError(name_of(image), reason, advice="dehaze before spatial transforms") from error
     fields = json.loads(text)
     shape = tuple(fields["shape"])
     bits = np.frombuffer(zlib.decompress(base64.b64decode(fields["bits"])), np.uint8)

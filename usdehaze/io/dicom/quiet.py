@@ -6,28 +6,41 @@ import logging
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 _lock = threading.Lock()
 _users = 0
-_before = True
+_silence = ExitStack()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Inside the block nothing of pydicom reaches the warnings or the log, whichever thread it runs in."""
-    global _users, _before
-    logger = logging.getLogger("pydicom")
+    """Inside the block nothing of pydicom reaches the warnings or the log, whichever thread it runs in.
+
+    The first thread in sets the warning filters of the process and the last one out restores them: each on its own
+    would restore what another had set.
+    """
+    global _users
     with _lock:
         if _users == 0:
-            _before, logger.propagate = logger.propagate, False
+            _silence.enter_context(_silenced())
         _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _silence.close()
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    logger = logging.getLogger("pydicom")
+    before, logger.propagate = logger.propagate, False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                logger.propagate = _before
+        logger.propagate = before

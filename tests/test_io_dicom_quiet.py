@@ -1,0 +1,40 @@
+"""pydicom is kept quiet in every thread, and the process hears warnings again afterwards."""
+
+import logging
+import threading
+import warnings
+
+from usdehaze.io.dicom.quiet import quiet
+
+
+def test_threads_that_overlap_are_all_quiet_and_leave_the_filters_as_they_were():
+    """The first thread in is the first out, while the second is still inside."""
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+    logger, heard = logging.getLogger("pydicom"), []
+
+    def first():
+        with quiet():
+            first_in.set()
+            second_in.wait(30)
+        first_out.set()
+
+    def second():
+        first_in.wait(30)
+        with quiet():
+            second_in.set()
+            first_out.wait(30)
+            warnings.warn("SENTINEL", UserWarning, stacklevel=1)
+            heard.append(logger.propagate)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        threads = [threading.Thread(target=work) for work in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not caught and heard == [False]
+        assert warnings.filters == before and logger.propagate
+        warnings.warn("heard again", UserWarning, stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ["heard again"]
