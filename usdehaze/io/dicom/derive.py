@@ -29,6 +29,7 @@ from usdehaze.io.dicom.header import (
     sop_instance,
     whole_number,
     word,
+    words,
 )
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
@@ -155,9 +156,7 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
 
 def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: dict[str, Any], now: datetime) -> None:
     source = scan.attributes
-    image_type = source.get("ImageType")
-    flavour = [] if image_type is None or isinstance(image_type, str) else [str(value) for value in image_type[2:4]]
-    out.ImageType = ["DERIVED", "SECONDARY", *flavour]
+    out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
     named = [key for key in ("preset", "guidance", "steps", "seed", "strength", "samples") if key in settings]
     how = ", ".join(f"{key} {settings[key]}" for key in named)
     text = f"{product.derivation} by usdehaze {usdehaze.__version__}, joint posterior sampling: {how}"

@@ -145,14 +145,21 @@ def numbers(attributes: Dataset, keyword: str) -> list[float]:
         return []
 
 
-def word(attributes: Dataset, keyword: str) -> str:
-    """A code string such as Photometric Interpretation; "" where it is missing or no single text."""
+def words(attributes: Dataset, keyword: str) -> list[str]:
+    """The values of an attribute of text; empty where it is missing or anything else."""
     try:
         with quiet():
             value = attributes.get(keyword)
-        return value.strip() if isinstance(value, str) else ""
+        values = [value] if isinstance(value, str) else value or []
+        return [text.strip() for text in values if isinstance(text, str)]
     except Exception:
-        return ""
+        return []
+
+
+def word(attributes: Dataset, keyword: str) -> str:
+    """A code string such as Photometric Interpretation; "" where it is missing or no single text."""
+    found = words(attributes, keyword)
+    return found[0] if len(found) == 1 else ""
 
 
 def items(attributes: Dataset, keyword: str) -> list[Dataset]:
