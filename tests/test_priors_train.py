@@ -189,11 +189,12 @@ def test_fine_tuning_starts_from_the_priors_weights(tmp_path):
 
 def test_half_precision_trains_about_alike(tmp_path):
     losses = {}
-    for precision in ("fp32", "bf16"):
+    for precision in ("fp32", "bf16", "fp16"):
         recipe = tiny(steps=30, batch=16, precision=precision)
         prior = train(recipe, GaussianFrames(), tmp_path / f"{precision}.safetensors", tmp_path / precision)
         losses[precision] = objective.objective_on(prior, GaussianFrames().held_out)
     assert math.isclose(losses["bf16"], losses["fp32"], rel_tol=0.02)
+    assert math.isclose(losses["fp16"], losses["fp32"], rel_tol=0.02)
 
 
 def test_scans_are_held_out_whole():
