@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from usdehaze.cine import Cine, Polar
-from usdehaze.validation.benchmark import BASELINE, FIRST_SEED, OURS, benchmark_table, run_benchmark
+from usdehaze.validation.benchmark import BASELINE, FIRST_SEED, OURS, benchmark_table, run_benchmark, trust_table
 
 H, W = 40, 30
 SEEDS: list[int] = []
@@ -52,6 +52,38 @@ def test_figures_are_those_of_the_known_errors(document: dict) -> None:
         assert ours[f"rmse_{region}_db"]["input"] == pytest.approx(6, abs=1e-3)
         assert ours[f"rmse_{region}_db"]["tissue"] == pytest.approx(3, abs=1e-3)
     assert ours["ks_tissue"]["tissue"] > 0.3 and baseline["ks_tissue"]["tissue"] == 0
+
+
+def test_figures_of_trust_are_those_of_the_stand_ins(document: dict) -> None:
+    ours, baseline, truth = document["summary"], document["others"][BASELINE], document["others"]["truth"]
+    assert ours["clean_shift_db"]["tissue"] == pytest.approx(-3, abs=1e-3)
+    assert baseline["clean_shift_db"]["tissue"] == 0
+    assert ours["clean_rise_db"]["tissue"] == pytest.approx(-3, abs=1e-3)
+    assert ours["removed_flicker"]["tissue"] == pytest.approx(0, abs=1e-5)  # always the same 3 dB
+    # The true haze follows the tissue here, so there is no tissue that it does not tell, and nothing to leak.
+    assert ours["leak_correlation"]["tissue"] == truth["leak_correlation"]["tissue"] == 0
+    assert truth["leak_bits"]["tissue"] == 0
+
+
+def test_haze_that_holds_the_tissue_is_a_leak_in_the_benchmark() -> None:
+    def with_haze_of_its_own(n_frames: int, seed: int) -> SimpleNamespace:
+        truth = simulate(n_frames, seed)
+        truth.haze = np.random.default_rng(seed + 1).normal(-30, 5, truth.tissue.shape).astype(np.float32)
+        return truth
+
+    document = run_benchmark(n_scenes=2, n_frames=1, methods={OURS: removes(3)}, simulate=with_haze_of_its_own)
+    leak = document["summary"]["leak_correlation"]
+    assert leak["tissue"] > 0.99 and leak["input"] > 0.99  # the stand-in's haze is the frame itself
+    assert document["others"]["truth"]["leak_correlation"]["tissue"] == pytest.approx(0, abs=1e-9)
+    assert "removed_flicker" not in document["summary"]  # a single frame
+
+
+def test_trust_has_a_table_of_its_own_that_names_the_full_study(document: dict) -> None:
+    header, *rows, last = trust_table(document)
+    assert [row[:16].strip() for row in rows] == ["input", BASELINE, OURS, "truth"]
+    assert header.split()[:2] == ["clean_shift_db", "clean_change_db"]
+    assert rows[2][16:].split()[:2] == ["-3.000", "3.000"]
+    assert "validation/trust.py" in last
 
 
 def test_seeds_are_fixed_and_kept_from_training(document: dict) -> None:

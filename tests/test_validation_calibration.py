@@ -8,7 +8,7 @@ import pytest
 from usdehaze.validation.calibration import coverage, fit_factor
 from usdehaze.validation.trust_study import calibrate
 
-N = 40_000
+N = 10_000
 
 
 def draw(seed: int, too_small: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -21,31 +21,27 @@ def draw(seed: int, too_small: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.
 
 def test_honest_deviations_cover_what_they_say() -> None:
     found = coverage(*draw(0))
-    assert found == {p: pytest.approx(p, abs=0.01) for p in (0.5, 0.8, 0.95)}
+    assert found == {p: pytest.approx(p, abs=0.015) for p in (0.5, 0.8, 0.95)}
 
 
 def test_deviations_that_are_too_small_show_in_the_coverage() -> None:
     found = coverage(*draw(0, too_small=2.5))
     # P(|z| <= z_p / 2.5) of a standard normal
-    assert found[0.5] == pytest.approx(0.2127, abs=0.01)
-    assert found[0.8] == pytest.approx(0.3918, abs=0.01)
-    assert found[0.95] == pytest.approx(0.5669, abs=0.01)
+    assert found[0.5] == pytest.approx(0.2127, abs=0.015)
+    assert found[0.8] == pytest.approx(0.3918, abs=0.015)
+    assert found[0.95] == pytest.approx(0.5669, abs=0.015)
 
 
 def test_factor_is_that_by_which_the_deviation_was_too_small() -> None:
-    assert fit_factor(*draw(1, too_small=2.5)) == pytest.approx(2.5, rel=0.03)
-    assert fit_factor(*draw(1, too_small=0.5)) == pytest.approx(0.5, rel=0.03)
+    assert fit_factor(*draw(1, too_small=2.5)) == pytest.approx(2.5, rel=0.05)
+    assert fit_factor(*draw(1, too_small=0.5)) == pytest.approx(0.5, rel=0.05)
 
 
 def test_recalibration_restores_coverage_on_other_scenes() -> None:
     fit, test = [draw(1, 2.5), draw(2, 2.5)], [draw(3, 2.5)]
     found = calibrate(fit, test)
     assert found["before"]["95"] < 0.6
-    assert found["after"] == {
-        "50": pytest.approx(0.5, abs=0.02),
-        "80": pytest.approx(0.8, abs=0.02),
-        "95": pytest.approx(0.95, abs=0.01),
-    }
+    assert found["after"] == {level: pytest.approx(int(level) / 100, abs=0.02) for level in ("50", "80", "95")}
     assert found["factors"] == [pytest.approx(2.5, rel=0.05)] * 3
     assert found["n_fit"] == 2 and found["n_test"] == 1 and found["n_pixels"] == N
 
@@ -65,7 +61,7 @@ def test_deviation_that_knows_nothing_of_the_error_has_no_rank_correlation() -> 
     blind = np.random.default_rng(6).permutation(std)
     known, unknown = (calibrate([draw(7)], [(estimate, s, truth)])["rank_correlations"][0] for s in (std, blind))
     assert known > 0.35
-    assert abs(unknown) < 0.02
+    assert abs(unknown) < 0.04  # standard error 0.01
 
 
 def test_nothing_to_fit_is_refused() -> None:

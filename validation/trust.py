@@ -1,7 +1,7 @@
 """Can the result be trusted? Do no harm, leakage, calibration, stability, and who is better; truth known.
 
     python validation/trust.py                     # everything that is not measured yet, then validation/TRUST.md
-    python validation/trust.py --only ours         # one method's part of it
+    python validation/trust.py --only ours --only camus
     python validation/trust.py --tables            # the tables of what there is, nothing is dehazed
 
 Scenes are simulated hearts that no prior was trained on, and clean real frames (``USDEHAZE_DATA``) under simulated
@@ -98,9 +98,7 @@ class Study:
         if scenes == "simulated":
             return simulated_scene(FIRST_SEED + index, CINE_FRAMES)
         found = sorted((self.data / scenes).glob("*.h5"))
-        share = (
-            int(f"{index:b}"[::-1], 2) / 2 ** index.bit_length()
-        )  # 0, 1/2, 1/4, 3/4, ...: more scenes add, none move
+        share = int(f"{index:b}"[::-1], 2) / 2 ** index.bit_length()  # 0, 1/2, 1/4, ...: more scenes move none
         path = found[int(share * len(found))]
         if scenes == "camus":
             return real_scene(path, FIRST_SEED + index, n_frames=1, dataset="image", labels=CAMUS_LABELS)
@@ -225,7 +223,7 @@ def main(arguments: list[str] | None = None, table: Callable[[int], dict[str, Me
     parser.add_argument("--seeds", type=int, default=2, help="simulated scenes done with three seeds")
     parser.add_argument("--calibration", type=int, default=3, help="scenes to fit the std's factor on, and to test it")
     parser.add_argument("--gaussian-steps", type=int, default=GAUSSIAN_STEPS, help="of the priors without haze prior")
-    parser.add_argument("--only", action="append", help="a method, or a part (hazy, clean, samples, ...); repeatable")
+    parser.add_argument("--only", action="append", default=[], help="part, scenes or method; all must hold")
     parser.add_argument("--tables", action="store_true", help="write the tables only")
     parser.add_argument("--threads", type=int, default=1, help="CPU cores to use")
     parser.add_argument("--work", type=Path, default=here.parent / "runs" / "trust", help="where records are kept")
@@ -236,7 +234,7 @@ def main(arguments: list[str] | None = None, table: Callable[[int], dict[str, Me
     sizes = {name: getattr(args, name) for name in ("simulated", "camus", "cines", "seeds", "calibration")}
     study = Study(table(args.gaussian_steps), {**sizes, "clean-cines": args.clean_cines}, data, args.work)
     for job in study.jobs():
-        wanted = not args.only or job.method in args.only or job.part in args.only
+        wanted = all(word in (job.part, job.scenes, job.method) for word in args.only)
         if args.tables or not wanted or study.record(job) is not None:
             continue
         reason = unable(study, job)

@@ -3,12 +3,15 @@
 Every scene is dehazed twice: by the method as it ships, and by the same sampler with the haze prior replaced by
 Gaussian noise (what a denoiser without any idea of haze makes of it). Both are compared with the true tissue and the
 true haze. Then the tissue is dehazed alone, without haze: it should come back as it went in ("do no harm").
+
+The figures of trust that cost nothing more are taken on the way; the rest, and other methods, are
+``python validation/trust.py``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,11 +19,11 @@ import numpy as np
 from usdehaze.cine import Cine, Source
 from usdehaze.validation import metrics
 from usdehaze.validation.evaluate import figure, frame_metrics, metrics_document, summarise, truth_metrics
+from usdehaze.validation.trust import flicker_ratio, harm_figures, leak_bits, leak_correlation
 
 FIRST_SEED = 1_000_000_000  # training draws its seeds below this
 WALL, CAVITY = 1, 2  # values of SimulatedCine.labels
 MIN_REGION_PIXELS = 200  # fewer of walls or cavities and a frame has no region figures
-BRIGHT_DB = -30.0  # do no harm is measured on pixels brighter than this
 OURS = "ours"
 BASELINE = "gaussian noise"
 
@@ -34,9 +37,18 @@ ESTIMATORS = {
     "ks_haze": "input against output in the cavities",
     "rmse_tissue_db": "root mean squared error against the true tissue, dB values, in the walls",
     "rmse_haze_db": "root mean squared error against the true tissue, dB values, in the cavities",
-    "clean_change_db": "median |output - input| over pixels brighter than -30 dB of tissue without haze",
-    "max_rise_db": "largest output - input of any pixel; haze is only ever removed",
 }
+TRUST_ESTIMATORS = {
+    "clean_shift_db": "mean output minus mean input in the walls of tissue without haze; within 1 dB",
+    "clean_change_db": "median |output - input| over pixels brighter than -30 dB of tissue without haze",
+    "clean_rise_db": "largest output - input of any pixel of tissue without haze",
+    "max_rise_db": "largest output - input of any pixel; haze is only ever removed",
+    "leak_correlation": "part correlation of the haze estimate (input: the hazy frame) with the true tissue, given the "
+    "true haze; 0 for the true haze",
+    "leak_bits": "mutual information of haze estimate and true tissue less that of true haze and true tissue, bits",
+    "removed_flicker": "frame-to-frame change of what was removed over that of the input",
+}
+FULL_STUDY = "calibration, seeds, classical methods and real frames: python validation/trust.py, validation/TRUST.md"
 
 
 class Decomposed(Protocol):
@@ -106,11 +118,11 @@ def run_benchmark(
             records[name] += [_record(seed, t, truth, result.tissue[t], result.haze[t], bins) for t in range(n_frames)]
             clean = dehaze(_cine(truth, truth.tissue, seed))
             for t, record in enumerate(records[name][-n_frames:]):
-                bright = truth.tissue[t] > BRIGHT_DB
-                if bright.any():
-                    change = np.abs(clean.tissue[t] - truth.tissue[t])[bright]
-                    record["clean_change_db"] = figure(None, float(np.median(change)))
+                harm = harm_figures(truth.tissue[t], clean.tissue[t], truth.labels[t] == WALL)
+                record |= {key: figure(None, value) for key, value in harm.items()}
+            records[name][-n_frames] |= _flicker(truth, result.tissue)
         records["truth"] += [_record(seed, t, truth, truth.tissue[t], truth.haze[t], bins) for t in range(n_frames)]
+        records["truth"][-n_frames] |= _flicker(truth, truth.tissue)
         if progress is not None:
             progress(scene + 1, n_scenes)
 
@@ -125,14 +137,24 @@ def run_benchmark(
         min_region_pixels=MIN_REGION_PIXELS,
         methods=made_by,
     )
-    document["settings"]["estimators"] |= {k: v for k, v in ESTIMATORS.items() if k in document["summary"]}
+    estimators = ESTIMATORS | TRUST_ESTIMATORS
+    document["settings"]["estimators"] |= {k: v for k, v in estimators.items() if k in document["summary"]}
     document["others"] = {name: summarise(records[name]) for name in records if name != OURS}
     return document
 
 
 def benchmark_table(document: dict[str, Any]) -> list[str]:
     """The table of a benchmark, one line a string: a row a method, a column a figure."""
-    columns = [name for name in ESTIMATORS if name in document["summary"]]
+    return _table(document, ESTIMATORS)
+
+
+def trust_table(document: dict[str, Any]) -> list[str]:
+    """The figures of trust of a benchmark, and where the others are."""
+    return [*_table(document, TRUST_ESTIMATORS), FULL_STUDY]
+
+
+def _table(document: dict[str, Any], names: Iterable[str]) -> list[str]:
+    columns = [name for name in names if name in document["summary"]]
     rows = [("input", document["summary"], "input")]
     rows += [(name, summary, "tissue") for name, summary in document["others"].items() if name != "truth"]
     rows += [(OURS, document["summary"], "tissue")]
@@ -167,7 +189,17 @@ def _record(seed: int, t: int, truth: Any, tissue: np.ndarray, haze: np.ndarray,
     record["haze_psnr_db"] = figure(
         metrics.psnr_db(hazy, truth.haze[t], dynamic_range_db), metrics.psnr_db(haze, truth.haze[t], dynamic_range_db)
     )
+    for name, leak in (("leak_correlation", leak_correlation), ("leak_bits", leak_bits)):
+        record[name] = figure(*(leak(image, truth.tissue[t], truth.haze[t]) for image in (hazy, haze)))
     record["max_rise_db"] = figure(None, float((tissue - hazy).max()))
     if enough:
         record |= frame_metrics(hazy, tissue, wall, cavity, bins)
     return record
+
+
+def _flicker(truth: Any, tissue: np.ndarray) -> dict[str, Any]:
+    """Flicker of what was removed from a scene, for the record of its first frame; nothing for a single frame."""
+    if len(tissue) < 2:
+        return {}
+    ratio = flicker_ratio(truth.hazy - tissue, truth.hazy, np.ones(truth.hazy.shape[1:], bool))
+    return {"removed_flicker": figure(None, ratio)}

@@ -176,10 +176,10 @@ def _table(document: dict[str, Any], gcnr: bool) -> list[str]:
 
     if "others" not in document:
         return summary_table(document, GCNR_COMPANY if gcnr else None)
-    from usdehaze.validation.benchmark import benchmark_table
+    from usdehaze.validation.benchmark import benchmark_table, trust_table
 
     settings = document["settings"]
     seconds = ", ".join(f"{name} {value:.2f}" for name, value in settings["seconds_per_frame"].items())
     title = f"{settings['n_frames']} frames of {settings['n_cines']} simulated scenes, truth known, never trained on"
-    lines = [title, *benchmark_table(document), f"seconds a frame: {seconds}"]
+    lines = [title, *benchmark_table(document), "", *trust_table(document), f"seconds a frame: {seconds}"]
     return lines + [f"  {name}: {text}" for name, text in settings["estimators"].items()]
