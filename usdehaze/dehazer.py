@@ -18,6 +18,7 @@ from usdehaze.diffusion.denoiser import Posterior, Problem
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import ModelGrid, make_mapper
+from usdehaze.masking import keep_what_is_no_tissue
 from usdehaze.priors.prior import Prior
 from usdehaze.settings import PRESETS, PRIORS, Settings, make_observation, make_rule, sample
 
@@ -126,7 +127,7 @@ class Dehazer:
         return cls(tissue, haze, settings, device, batch_size, precision)
 
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None) -> DehazeResult:
-        """Takes the haze off every frame; frames are independent of one another.
+        """Takes the haze off every frame; frames are independent of one another, pixels that are no tissue stay.
 
         Args:
             cine: see `Cine`.
@@ -162,7 +163,7 @@ class Dehazer:
             "device": str(self.device),
             "precision": self.precision,
         }
-        return DehazeResult(cine, tissue, haze, std, settings)
+        return keep_what_is_no_tissue(DehazeResult(cine, tissue, haze, std, settings))
 
     def _evaluations(self) -> int:
         """Network passes a frame, both priors counted: what was counted, not what was planned."""

@@ -178,8 +178,6 @@ class _Worker:
 
     def _dehaze(self, dehazer: Dehazer, scan: Scan, job: Job) -> str:
         """Writes the job's files, a chunk of frames at a time, and tells which."""
-        from usdehaze.masking import keep_what_is_no_tissue
-
         started = time.monotonic()
         sinks = self._sinks(scan, job)
         with ExitStack() as stack:
@@ -189,7 +187,6 @@ class _Worker:
             for cine in scan.chunks(self._chunk(scan)):
                 done = cine.source.first_frame - scan.source.first_frame
                 result = dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames))
-                result = keep_what_is_no_tissue(result)
                 for sink in sinks:
                     sink.append(result)
         seconds = time.monotonic() - started

@@ -180,9 +180,9 @@ def predictor_corrector(
     """Reverse-diffusion predictor, then Langevin corrections at the new level (Song et al. 2021, algorithms 2 and 3).
 
     The predictor undoes the forward step between two times by its mean factor and its added variance, both exact;
-    ``corrections`` = 0 leaves it alone. A correction is ``u + a s + sqrt(2 a) z`` with ``a = 2 (snr beta)^2``. The source
-    has ``|z| / |s|``, averaged over a batch, in place of the noise level ``beta``, to which it comes close; but a step
-    that depends on where a frame is pushes its samples outwards, by 2 in as many as the frame has unknowns.
+    ``corrections`` = 0 leaves it alone. A correction is ``u + a s + sqrt(2 a) z`` with ``a = 2 (snr beta)^2``. The
+    source has ``|z| / |s|``, averaged over a batch, for the noise level ``beta``, to which it comes close; but a step
+    that depends on where a frame is pushes its samples outwards.
     """
     for i, (t, below) in enumerate(pairwise(times)):
         factor = sde.alpha(t) / sde.alpha(below)

@@ -17,7 +17,6 @@ from usdehaze.cine import Cartesian, Geometry
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.masking import keep_what_is_no_tissue
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
@@ -120,7 +119,7 @@ class DehazeUltrasound(Transform):
         span = float(known_range_db if self.dynamic_range_db is None else self.dynamic_range_db)
         frames = convert_data_type(img, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
         cine = cine_of(img, frames, self._geometry_of(img, frames, span), span)
-        result = keep_what_is_no_tissue(self.dehazer.dehaze(cine))
+        result = self.dehazer.dehaze(cine)
         settings = {key: value for key, value in result.settings.items() if value is not None}
         outputs = {"tissue": result.tissue}
         if self.return_haze:

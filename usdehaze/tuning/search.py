@@ -60,13 +60,12 @@ def tune(
         UsdehazeError: Optuna is not installed; or the settings to begin with do not run.
     """
     from usdehaze.dehazer import Dehazer
-    from usdehaze.masking import keep_what_is_no_tissue
 
     def measure(settings: Settings) -> tuple[float, float]:
         other = Dehazer(
             dehazer.tissue, dehazer.haze, settings, str(dehazer.device), dehazer.batch_size, dehazer.precision
         )
-        results = [keep_what_is_no_tissue(other.dehaze(example.cine)) for example in examples]
+        results = [other.dehaze(example.cine) for example in examples]
         figures = [example.quality(result.tissue[0]) for example, result in zip(examples, results, strict=True)]
         return float(np.mean(figures)), float(np.mean([result.settings["evaluations"] for result in results]))
 
