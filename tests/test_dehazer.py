@@ -147,3 +147,19 @@ def test_default_settings_are_the_fast_preset():
 def test_the_vote_that_counts_is_a_quantile(votes):
     values = torch.rand(votes, 3, 5, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(_quantile(values, VOTE), torch.quantile(values, VOTE, dim=0))
+
+
+def test_the_paper_preset_is_the_papers():
+    dehazer = Dehazer.from_pretrained("paper", device="cpu")
+    s = dehazer.settings
+    assert (s.guidance, s.observation, s.sampler, s.steps, s.own_scale) == (
+        "pigdm", "additive", "euler-maruyama", 600, (0.93, 0.88),
+    )  # fmt: skip
+    for prior in (dehazer.tissue, dehazer.haze):
+        assert (type(prior.network).__name__, prior.parametrisation) == ("NCSNv2", "score")
+        assert sum(p.numel() for p in prior.network.parameters()) == pytest.approx(4.45e6, rel=0.02)
+
+
+def test_priors_on_different_grids_are_refused():
+    with pytest.raises(UsdehazeError, match=r"different grids: \[128, 128\] and \[64, 64\]"):
+        Dehazer.from_pretrained(haze_prior="haze-ncsnv2", device="cpu")

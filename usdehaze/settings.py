@@ -126,7 +126,7 @@ PRESETS = {
         votes=1,
     ),
 }
-PRIORS = {"fast": ("tissue", "haze"), "paper": ("tissue", "haze")}  # names of a preset's shipped priors
+PRIORS = {"fast": ("tissue", "haze"), "paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # names of a preset's shipped priors
 
 
 def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: float) -> Observation:

@@ -180,7 +180,8 @@ def _reference(scan: DicomScan, sop_uid: str) -> Dataset:
     image = Dataset()
     image.ReferencedSOPClassUID = sop_class(scan.attributes)
     image.ReferencedSOPInstanceUID = sop_uid
-    if scan.n_frames != scan.n_frames_in_file and scan.n_frames <= MAX_FRAME_LIST:
+    part = scan.n_frames != scan.n_frames_in_file and scan.n_frames <= MAX_FRAME_LIST
+    if part and image.ReferencedSOPClassUID == US_MULTIFRAME:  # allowed for multi-frame classes only
         first = scan.source.first_frame + 1
         image.ReferencedFrameNumber = list(range(first, first + scan.n_frames))
     image.PurposeOfReferenceCodeSequence = [_code("121322", "DCM", "Source image for image processing operation")]
