@@ -11,7 +11,7 @@ import numpy as np
 from usdehaze.io.atomic import atomic
 from usdehaze.validation.benchmark import OURS
 from usdehaze.validation.evaluate import summarise
-from usdehaze.validation.trust import HARM_SHIFT_DB, RISE_TOLERANCE_DB
+from usdehaze.validation.trust import HARM_SHIFT_DB, RISE_TOLERANCE_DB, harmless
 
 COMMAND = "python validation/trust.py"
 SETS = {
@@ -112,11 +112,8 @@ def harm(document: dict[str, Any]) -> list[str]:
         shifts = [f["clean_shift_db"]["tissue"] for f in found if "clean_shift_db" in f]
         changes = [f["clean_change_db"]["tissue"] for f in found if "clean_change_db" in f]
         rises = [f["clean_rise_db"]["tissue"] for f in found]
-        kept = sum(
-            abs(f.get("clean_shift_db", {"tissue": 0})["tissue"]) <= HARM_SHIFT_DB
-            and f["clean_rise_db"]["tissue"] <= RISE_TOLERANCE_DB
-            for f in found
-        )
+        plain = [{key: value["tissue"] for key, value in f.items() if key.startswith("clean_")} for f in found]
+        kept = sum(map(harmless, plain))
         cells = [f"{len(found)} of {n_scenes}", _cell(np.mean(shifts)), _cell(max(shifts, key=abs))]
         cells += [_cell(np.mean(changes)), _cell(max(rises)), f"{kept} of {len(found)}"]
         lines.append(_row(name, cells))
