@@ -140,8 +140,8 @@ def train_one(path: Path, recipe: Recipe, frames: SimulatedFrames, device: str, 
         folder = Path(scratch)
         told: list[Told] = []
         common: dict[str, Any] = {"device": device, "tell": told.append, "every": 500}
-        few = replace(recipe, steps=30 if device.startswith("cuda") else 2)
-        train(few, frames, folder / "trial.safetensors", folder / "trial.run", **common)
+        few = 30 if device.startswith("cuda") else 2
+        train(recipe, frames, path, folder / "trial", stop=lambda: len(told) >= few, **common)
         per_step = sorted(t.seconds for t in told)[len(told) // 2]
         steps = max(1, int(0.85 * (end - time.monotonic()) / per_step))
         common |= {"checkpoint": folder / "run", "command": "validation/gpu/run.sh"}
