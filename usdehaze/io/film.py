@@ -98,8 +98,12 @@ class Mp4(Film):
     def close(self) -> None:
         try:
             self._writer.close()  # waits for ffmpeg to finish
+            with open(self.path, "rb") as file:
+                complete = b"moov" in file.read(64)  # the index is moved to the front when all else is written
         except OSError as error:
             raise _failed() from error
+        if not complete:
+            raise _failed()
 
 
 def _failed() -> UsdehazeError:
