@@ -7,6 +7,7 @@ and covariance within five standard errors; steps are many enough for their own 
 from functools import partial
 
 import pytest
+import torch
 from _gaussians import cases, check_moments, normal
 
 from usdehaze.diffusion import samplers
@@ -47,6 +48,15 @@ def drawn(case, rule, run, sde=None, seed=0):
     # A flow never forgets where it starts; noise of 10 about 0 instead of about the mean would show.
     around = sde.alpha(1.0) * case.posterior()[0]
     return run(guided, samplers.start(noise, sde.beta(1.0), around), sde, times(500), noise=noise)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """These tensors are too small to be worth a second one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("rule", RULES)
