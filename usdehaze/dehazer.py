@@ -67,7 +67,7 @@ class Dehazer:
         precision: str = "fp32",
     ) -> None:
         self.settings = settings or Settings()
-        self.device = _device(device)
+        self.device = find_device(device)
         self.tissue = tissue.to(self.device)
         self.haze = haze and haze.to(self.device)
         if haze and haze.card["grid"] != tissue.card["grid"]:
@@ -238,7 +238,12 @@ def _quantile(values: Tensor, place: float) -> Tensor:
     return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], at - low)
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """The device that "auto", "cpu", "cuda" or "cuda:N" stands for.
+
+    Raises:
+        UsdehazeError: another name, or a device that is not there.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

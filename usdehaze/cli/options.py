@@ -118,6 +118,27 @@ def scale_of(tissue: float | None, haze: float | None) -> tuple[float, float] | 
     return tissue, haze
 
 
+def region_options(command: _Command) -> _Command:
+    """Adds ``--labels`` and ``--margin``, for regions that ``--roi`` names."""
+    options = (
+        click.option(
+            "--labels",
+            metavar="TEXT",
+            help='What stands for the roles in label images and segments: "tissue=170 haze=85".',
+        ),
+        click.option(
+            "--margin",
+            "margin_px",
+            type=click.FloatRange(0, 1000),
+            metavar="PX",
+            help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def reading_options(command: _Command) -> _Command:
     """Adds the options that say what a file does not: ``--dataset``, ``--axes``, ``--units``, ``--dynamic-range``."""
     options = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import common_options, settings_of
-from usdehaze.cli.options import FrameRange
+from usdehaze.cli.options import FrameRange, region_options
 from usdehaze.cli.progress import frame_progress
 
 _PATH = click.Path(path_type=Path)
@@ -23,14 +23,7 @@ _PATH = click.Path(path_type=Path)
     metavar="FILE|auto",
     help="Regions of interest, in any form that validate reads; or auto, found by brightness and marked as such.",
 )
-@click.option("--labels", metavar="TEXT", help='What stands for the roles in label images: "tissue=170 haze=85".')
-@click.option(
-    "--margin",
-    "margin_px",
-    type=click.FloatRange(0, 1000),
-    metavar="PX",
-    help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
-)
+@region_options
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of the result's frames; all by default.")
 @click.option("--show-source-name", is_flag=True, help="Print the source's file name, which may name a patient.")
 @click.option("--open/--no-open", "open_page", default=True, help="Open the page where there is a browser (default).")

@@ -17,6 +17,7 @@ import click
 from usdehaze.cli.group import INTERRUPTED, Settings, common_options, settings_of
 from usdehaze.cli.options import SEED, Device, Number, reading_options
 from usdehaze.cli.progress import step_progress
+from usdehaze.errors import UsdehazeError
 
 if TYPE_CHECKING:
     import torch
@@ -236,9 +237,12 @@ def _device(name: str) -> torch.device:
     """The device asked for; of several processes each takes a GPU of its own."""
     import torch
 
-    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
-        raise click.UsageError(f"device {name} is not there: {count} CUDA devices found; use --device cpu")
+    from usdehaze.dehazer import find_device
+
+    try:
+        device = find_device(name)
+    except UsdehazeError as error:
+        raise click.UsageError(str(error)) from None
     return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import Settings, common_options, complain, settings_of
-from usdehaze.cli.options import SEED, model_options, reading_options
+from usdehaze.cli.options import SEED, model_options, reading_options, region_options
 from usdehaze.cli.progress import step_progress
 
 if TYPE_CHECKING:
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 @click.argument("scans", nargs=-1, required=True, metavar="SCAN...")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRESET.yaml", help="The preset.")
 @click.option("--roi", metavar="FILE|DIR", help="Regions of tissue and haze, in any form that validate reads.")
-@click.option("--labels", metavar="TEXT", help='What stands for the roles in label images: "tissue=170 haze=85".')
-@click.option(
-    "--margin",
-    "margin_px",
-    type=click.FloatRange(0, 1000),
-    metavar="PX",
-    help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
-)
+@region_options
 @click.option("--frames", "n_frames", type=click.IntRange(1, 1000), default=5, show_default=True, help="To tune on.")
 @click.option("--trials", type=click.IntRange(1, 100_000), default=40, show_default=True, help="Settings to try.")
 @click.option("--max-steps", type=click.IntRange(1, 100_000), help="Most sampling steps; the preset's by default.")

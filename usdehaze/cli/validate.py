@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import common_options, settings_of
+from usdehaze.cli.options import region_options
 
 _PATH = click.Path(path_type=Path)
 
@@ -24,16 +25,7 @@ _PATH = click.Path(path_type=Path)
     help="Regions of interest: JSON polygons, label PNG, NIfTI or HDF5 (FILE.h5:DATASET), DICOM SEG; a folder with one "
     "for each scan; or auto, found by brightness in the input and marked as such.",
 )
-@click.option(
-    "--labels", metavar="TEXT", help='What stands for the roles in label images and segments: "tissue=170 haze=85".'
-)
-@click.option(
-    "--margin",
-    "margin_px",
-    type=click.FloatRange(0, 1000),
-    metavar="PX",
-    help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
-)
+@region_options
 @click.option(
     "--truth",
     type=_PATH,

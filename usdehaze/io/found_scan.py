@@ -15,7 +15,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.h5 import check_frame
 from usdehaze.io.layouts.found import Found
-from usdehaze.io.scan import Scan, selection
+from usdehaze.io.scan import Scan, check_image, selection
 from usdehaze.io.units import Scale, find_scale
 
 SECTOR_FRAMES = 64  # that the sector finder looks at, spread over the scan
@@ -130,13 +130,7 @@ def _frame_db(found: Found, scale: Scale, index: int, path: object) -> np.ndarra
             advice="leave it out with --frames",
         )
     frame = scale.to_db(stored)
-    if frame.min() == frame.max():
-        raise InputError(
-            path,
-            f"{where} is constant ({frame.flat[0]:g} dB everywhere)",
-            "frames with an image in them",
-            "leave it out with --frames",
-        )
+    check_image(frame, where, path)
     return frame
 
 

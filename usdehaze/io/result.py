@@ -181,7 +181,7 @@ def read_result(path: str | os.PathLike[str]) -> StoredResult:
     """
     with open_file(path) as file:
         arrays = _read(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
-        attrs = {key: _plain(value) for key, value in file.attrs.items()}
+        attrs = plain_attributes(file)
         known = {field: str(attrs.get(name, "")) for name, field in _SOURCE_ATTRIBUTES.items()}
         assumptions = tuple(filter(None, str(attrs.get("assumptions", "")).split("\n")))
         source = Source(**known, assumptions=assumptions, first_frame=int(attrs.get("first_frame", 0)))
@@ -210,17 +210,40 @@ def _read(
         raise InputError(path, f"is not a {expected} file", f"a file written by {made_by}")
     check_version(file, path)
     arrays: dict[str, np.ndarray] = {}
+    for name, dataset in frame_datasets(file, path, names, optional).items():
+        check_memory(dataset.shape, path)
+        arrays[name] = finite(dataset[()], name, path)
+    return arrays
+
+
+def frame_datasets(
+    file: h5py.File, path: object, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, h5py.Dataset]:
+    """Datasets of one of our own files, none of them read yet, all of one shape ``(T, H, W)`` and float32.
+
+    Raises:
+        InputError: one is missing, or of another shape or type.
+    """
+    datasets: dict[str, h5py.Dataset] = {}
     for name in (*names, *(n for n in optional if n in file)):
         dataset = get_dataset(file, name, path)
-        shape = arrays[names[0]].shape if arrays else dataset.shape
+        shape = datasets[names[0]].shape if datasets else dataset.shape
         if dataset.ndim != 3 or dataset.shape != shape or dataset.dtype != np.float32:
-            wanted = f"{shape} float32" if arrays else "(T, H, W) float32"
+            wanted = f"{shape} float32" if datasets else "(T, H, W) float32"
             raise InputError(path, f"dataset {name!r} is {dataset.shape} {dataset.dtype}", wanted)
-        check_memory(dataset.shape, path)
-        arrays[name] = dataset[()]
-        if not np.isfinite(arrays[name]).all():
-            raise InputError(path, f"dataset {name!r} holds values that are not numbers", "finite dB")
-    return arrays
+        datasets[name] = dataset
+    return datasets
+
+
+def finite(frames_db: np.ndarray, name: str, path: object) -> np.ndarray:
+    """The very frames, where every value is finite.
+
+    Raises:
+        InputError: else.
+    """
+    if not np.isfinite(frames_db).all():
+        raise InputError(path, f"dataset {name!r} holds values that are not numbers", "finite dB")
+    return frames_db
 
 
 def _cine(file: h5py.File, path: object, frames: np.ndarray, source: Source) -> Cine:
@@ -231,8 +254,12 @@ def _cine(file: h5py.File, path: object, frames: np.ndarray, source: Source) -> 
         raise InputError(path, str(error)) from error
 
 
+def plain_attributes(file: h5py.File) -> dict[str, Any]:
+    """The root attributes as plain Python values."""
+    return {key: _plain(value) for key, value in file.attrs.items()}
+
+
 def _plain(value: Any) -> Any:
-    """An attribute as a plain Python value."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value.item() if isinstance(value, np.generic) else value

@@ -99,6 +99,26 @@ def selection(frames: slice | None, n_frames: int, path: object) -> tuple[int, i
     return first, stop
 
 
+def check_image(frame_db: np.ndarray, where: str, path: object) -> None:
+    """Refuses a frame of one value.
+
+    Args:
+        frame_db: ``(H, W)`` dB.
+        where: what the message calls it.
+        path: the file.
+
+    Raises:
+        InputError: all of it is the same.
+    """
+    if frame_db.min() == frame_db.max():
+        raise InputError(
+            path,
+            f"{where} is constant ({frame_db.flat[0]:g} dB everywhere)",
+            "frames with an image in them",
+            "leave it out with --frames",
+        )
+
+
 class CineScan(Scan):
     """A cine in memory as a scan."""
 

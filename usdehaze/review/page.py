@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable
 from importlib.resources import files
@@ -22,6 +21,7 @@ from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.review.source import OpenResult, open_result
 from usdehaze.validation.command import LABEL_MARGIN_PX
+from usdehaze.validation.evaluate import json_ready
 from usdehaze.validation.regions import ROLES, Regions, automatic_regions, parse_labels, read_regions
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
@@ -290,17 +290,7 @@ def _policy(css: str, script: str) -> str:
 
 def _json(document: Any) -> str:
     """JSON that cannot end the element it lies in; what is not finite becomes null."""
-    return json.dumps(_finite(document), allow_nan=False).replace("<", "\\u003c")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(json_ready(document), allow_nan=False).replace("<", "\\u003c")
 
 
 def _asset(name: str) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 from usdehaze.cine import Cine, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.io.geometry_group import read_frame_times, read_geometry
-from usdehaze.io.h5 import get_dataset, open_file, text
+from usdehaze.io.h5 import open_file, text
 from usdehaze.io.layouts.own import RESULT_FORMAT, check_version, read_dynamic_range
+from usdehaze.io.result import finite, frame_datasets, plain_attributes
 
 _REQUIRED, _OPTIONAL = ("input", "tissue", "haze"), "tissue_std"
 
@@ -53,10 +54,7 @@ class OpenResult:
         Raises:
             InputError: it holds values that are not finite.
         """
-        values = self._datasets[name][frame]
-        if not np.isfinite(values).all():
-            raise InputError(self.path, f"dataset {name!r} holds values that are not numbers", "finite dB")
-        return values
+        return finite(self._datasets[name][frame], name, self.path)
 
     def input_cine(self) -> Cine:
         """All frames of the input, in memory."""
@@ -79,26 +77,15 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
         if text(file.attrs.get("format", "")) != RESULT_FORMAT:
             raise InputError(path, "is not a result", "a file written by usdehaze process (STEM.dehazed.h5)")
         check_version(file, path)
-        names = [*_REQUIRED, *([_OPTIONAL] if _OPTIONAL in file else [])]
-        datasets = {name: get_dataset(file, name, path) for name in names}
+        datasets = frame_datasets(file, path, _REQUIRED, (_OPTIONAL,))
         shape = datasets["input"].shape
-        for name, dataset in datasets.items():
-            if dataset.ndim != 3 or dataset.shape != shape or dataset.dtype != np.float32:
-                raise InputError(path, f"dataset {name!r} is {dataset.shape} {dataset.dtype}", "(T, H, W) float32")
         yield OpenResult(
             path,
             shape,
             read_geometry(file, path),
             read_dynamic_range(file, path),
             read_frame_times(file, path, shape[0]),
-            {key: _plain(value) for key, value in file.attrs.items()},
+            plain_attributes(file),
             _OPTIONAL in datasets,
             datasets,
         )
-
-
-def _plain(value: Any) -> Any:
-    """An attribute as a plain Python value."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -258,7 +258,8 @@ def write_json(path: Path, document: Any) -> None:
     from usdehaze.io.atomic import atomic
 
     with atomic(path, overwrite=True) as part:
-        part.write_text(json.dumps(_finite(document), indent=1, allow_nan=False, default=str) + "\n", encoding="utf-8")
+        text = json.dumps(json_ready(document), indent=1, allow_nan=False, default=str)
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 def _is_figure(value: Any) -> bool:
@@ -275,12 +276,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return float(np.mean(finite)) if finite else None
 
 
-def _finite(value: Any) -> Any:
-    """The same document with plain Python numbers and null for what JSON cannot hold."""
+def json_ready(value: Any) -> Any:
+    """The same document with plain Python numbers, and None for those that JSON cannot hold."""
     if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {str(k): json_ready(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [json_ready(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -26,7 +26,7 @@ from usdehaze.io.dicom.place import find_place
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.layouts.found import Found
-from usdehaze.io.scan import Scan, selection
+from usdehaze.io.scan import Scan, check_image, selection
 from usdehaze.io.units import Scale, find_scale
 
 SECTOR_BYTES = 2**28  # that the frames which the sector finder looks at may fill
@@ -200,13 +200,8 @@ class DicomScan(Scan):
         """``(H, W)`` float32 dB; frame ``index`` of those asked for is checked to hold an image."""
         levels = picture.levels if picture.rgb is not None else self._levels(picture.levels)
         frame_db = self._scale.to_db(levels)
-        if index is not None and frame_db.min() == frame_db.max():
-            raise InputError(
-                self.path,
-                f"frame {self.source.first_frame + index} is constant ({frame_db.flat[0]:g} dB everywhere)",
-                "frames with an image in them",
-                "leave it out with --frames",
-            )
+        if index is not None:
+            check_image(frame_db, f"frame {self.source.first_frame + index}", self.path)
         return frame_db
 
     def _find_scale(self, dynamic_range_db: float | None) -> Scale:
