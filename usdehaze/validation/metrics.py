@@ -201,7 +201,9 @@ def rmse_db(estimate_db: ArrayLike, truth_db: ArrayLike) -> float:
     return float(np.sqrt(np.mean((x - y) ** 2)))
 
 
-def ssim(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -> float:
+def ssim(
+    estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float, image_mask: np.ndarray | None = None
+) -> float:
     """Mean structural similarity of two frames on [0, 1] (0 = floor, 1 = 0 dB), -1 to 1.
 
     Gaussian window of 11 x 11 pixels, sigma 1.5; K1 = 0.01, K2 = 0.03; population (co)variances; averaged over the
@@ -210,9 +212,11 @@ def ssim(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -
     Args:
         estimate_db, truth_db: ``(H, W)`` in dB, at least 11 x 11.
         dynamic_range_db: dB between floor and full scale.
+        image_mask: bool ``(H, W)``, the pixels to average over; None for all. The black around a fan is alike in any
+            two frames, and makes them look more alike than they are.
 
     Raises:
-        ValueError: frames that differ in shape, are not 2-D, or are smaller than the window.
+        ValueError: frames that differ in shape, are not 2-D, or are smaller than the window; a mask without pixels.
 
     Source:
         Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment", IEEE TIP 13(4), 2004.
@@ -233,4 +237,8 @@ def ssim(estimate_db: ArrayLike, truth_db: ArrayLike, dynamic_range_db: float) -
     c1, c2 = 0.01**2, 0.03**2
     similarity = (2 * mean_x * mean_y + c1) * (2 * cov + c2)
     similarity /= (mean_x**2 + mean_y**2 + c1) * (var_x + var_y + c2)
-    return float(similarity.mean())
+    if image_mask is None:
+        return float(similarity.mean())
+    if not image_mask[inside].any():
+        raise ValueError("SSIM needs pixels whose window lies inside the frame, found none in the mask")
+    return float(similarity[image_mask[inside]].mean())

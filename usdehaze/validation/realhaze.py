@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from usdehaze.cine import Cine
-from usdehaze.geometry import ModelGrid, make_mapper
+from usdehaze.geometry import Mapper, ModelGrid, make_mapper
 from usdehaze.io import open_cine
 from usdehaze.signal import db_to_power, power_to_db
 from usdehaze.simulate import simulate_cine
@@ -64,20 +65,46 @@ def simulated_scene(seed: int, n_frames: int) -> Scene:
     return Scene(hazy, clean, truth.haze, stranger, inside, truth.labels == WALL, truth.labels == CAVITY)
 
 
-def real_scene(
+@dataclass(frozen=True)
+class CleanScan:
+    """Real frames that count as free of haze, which none quite is.
+
+    Attributes:
+        cine: the frames.
+        mapper: between them and a grid of 128 x 128.
+        walls, cavities: as in `Scene`.
+    """
+
+    cine: Cine
+    mapper: Mapper
+    walls: np.ndarray
+    cavities: np.ndarray | None
+
+    def under(self, haze_db: np.ndarray, stranger_db: np.ndarray) -> Scene:
+        """The frames under haze.
+
+        Args:
+            haze_db: ``(T, H, W)`` dB; may lie below the floor of the frames.
+            stranger_db: ``(H, W)`` dB, haze of another scene.
+        """
+        inside, floor_db = self.mapper.image_mask, -self.cine.dynamic_range_db
+        hazy = replace(self.cine, frames=add_haze(self.cine.frames, haze_db, inside))
+        true = np.maximum(haze_db, floor_db).astype(np.float32)
+        return Scene(hazy, self.cine, true, stranger_db, inside, self.walls, self.cavities)
+
+
+def open_clean(
     path: Path,
-    seed: int,
     *,
     n_frames: int,
     dataset: str | None = None,
     labels: tuple[str, dict[str, Sequence[str]]] | None = None,
     margin_px: float = 3.0,
-) -> Scene:
-    """Clean real frames under simulated haze.
+) -> CleanScan:
+    """Clean real frames and their regions.
 
     Args:
-        path: a clean scan; its frames count as free of haze, which no real frame quite is.
-        seed: of the haze.
+        path: a clean scan.
         n_frames: first frames to take.
         dataset: of the frames in the file.
         labels: dataset of a label image in the same file, and its values for "tissue" and "haze" (walls and cavities).
@@ -89,22 +116,35 @@ def real_scene(
     """
     clean = open_cine(path, dataset=dataset, frames=slice(0, n_frames))
     mapper = make_mapper(clean.geometry, clean.frames.shape[1:], ModelGrid())
-    span = clean.dynamic_range_db
-    haze, stranger = (
-        mapper.from_model(simulated_haze(n, s, mapper.grid, span), -span)
-        for n, s in ((len(clean.frames), seed), (1, seed + STRANGER))
-    )
-    hazy = replace(clean, frames=add_haze(clean.frames, haze, mapper.image_mask))
     if labels is None:
-        walls, cavities = (clean.frames > BRIGHT_DB) & mapper.image_mask, None
-    else:
-        values = {role: tuple(names) for role, names in labels[1].items()}
-        regions = find_regions(f"{path}:{labels[0]}", clean, labels=values, margin_px=margin_px)
-        walls, cavities = (
-            np.stack([regions.mask(role, t) & mapper.image_mask for t in range(len(clean.frames))])
-            for role in ("tissue", "haze")
-        )
-    return Scene(hazy, clean, haze, stranger[0], mapper.image_mask, walls, cavities)
+        return CleanScan(clean, mapper, (clean.frames > BRIGHT_DB) & mapper.image_mask, None)
+    values = {role: tuple(names) for role, names in labels[1].items()}
+    regions = find_regions(f"{path}:{labels[0]}", clean, labels=values, margin_px=margin_px)
+    walls, cavities = (
+        np.stack([regions.mask(role, t) & mapper.image_mask for t in range(len(clean.frames))])
+        for role in ("tissue", "haze")
+    )
+    return CleanScan(clean, mapper, walls, cavities)
+
+
+def real_scene(path: Path, seed: int, **options: Any) -> Scene:
+    """Clean real frames under simulated haze.
+
+    Args:
+        path: a clean scan.
+        seed: of the haze.
+        options: as of `open_clean`.
+
+    Raises:
+        InputError: a scan or labels that cannot be read.
+    """
+    scan = open_clean(path, **options)
+    span = scan.cine.dynamic_range_db
+    haze, stranger = (
+        scan.mapper.from_model(simulated_haze(n, s, scan.mapper.grid, span), -span)
+        for n, s in ((len(scan.cine.frames), seed), (1, seed + STRANGER))
+    )
+    return scan.under(haze, stranger[0])
 
 
 def simulated_haze(n_frames: int, seed: int, grid: ModelGrid, dynamic_range_db: float) -> np.ndarray:

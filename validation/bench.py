@@ -1,0 +1,134 @@
+"""How good a pair of priors is: one command, one JSON, one table.
+
+    python validation/bench.py                                   # the shipped priors, real scans kept for tuning
+    python validation/bench.py --quick --tissue-prior runs/tissue.safetensors --haze-prior runs/haze.safetensors
+    python validation/bench.py --patients held-out --baselines   # final figures
+
+Parts (--only): a, simulated hearts with known truth; b, clean real frames under a fixed set of simulated hazes; c, real
+hazy clips; d, harm done to clean real frames; e, denoising loss on real tissue and on the hazes; f, a sheet of samples
+(it shows real frames: keep it out of the repository). What each figure is: docs/validation.md. Real scans are in
+USDEHAZE_DATA. Every frame leaves a record in --out, named after all that it depends on: a second run, or one that was
+stopped, measures only what is new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench_parts import Bench
+from bench_sheet import write_sheet
+from bench_tables import by_cell, tables
+
+from usdehaze.errors import UsdehazeError
+from usdehaze.settings import PRESETS
+from usdehaze.validation.baselines import GAUSSIAN_STEPS
+from usdehaze.validation.evaluate import summarise, write_json
+from usdehaze.validation.patients import SHARES
+
+HERE = Path(__file__).resolve().parent
+PARTS = "abcdef"
+QUICK = {"a": 2, "b": 12, "d": 6, "e": 12}  # scenes, with one seed and no sheet
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measures, writes the JSON and prints the tables."""
+    args = parser().parse_args(arguments)
+    try:
+        print("\n".join(run(args)))
+    except UsdehazeError as error:
+        sys.exit(f"bench: {error}")
+
+
+def run(args: argparse.Namespace) -> list[str]:
+    """The tables, once everything asked for is measured and written."""
+    wanted = args.only.replace(",", "")
+    if not wanted or set(wanted) - set(PARTS):
+        raise UsdehazeError(f"no such part in --only {args.only}; there are {','.join(PARTS)}")
+    if args.quick:
+        wanted = wanted.replace("f", "")
+    limits = dict.fromkeys(PARTS, args.limit) if args.limit else QUICK if args.quick else {}
+    seeds = (0,) if args.quick and args.seeds is None else tuple(args.seeds or (0, 1, 2))
+    options = {
+        name: getattr(args, name) for name in ("preset", "tissue_prior", "haze_prior", "steps", "samples", "device")
+    }
+    data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
+    if set(wanted) - {"a"} and not data.is_dir():
+        raise UsdehazeError(f"no real scans in {data}; set USDEHAZE_DATA to their folder, or measure --only a")
+    (args.out / "records").mkdir(parents=True, exist_ok=True)
+    bench = Bench(
+        options, data, args.out / "records", args.patients, seeds, limits, args.baselines, args.gaussian_steps
+    )
+    document = measure(bench, wanted)
+    dehazer = bench.dehazer()
+    name = "-".join(["bench", args.patients, *(p.sha256[:8] for p in (dehazer.tissue, dehazer.haze)), args.preset])
+    name += "".join(
+        f"-{what}{getattr(args, what)}" for what in ("steps", "samples") if getattr(args, what) not in (None, 1)
+    )
+    name += "-quick" if args.quick else ""
+    write_json(args.out / f"{name}.json", document)
+    lines = tables(document)
+    if "f" in wanted:
+        write_sheet(args.out / f"{name}.png", bench)
+        lines.append(f"sheet: {args.out / name}.png")
+    return [*lines, f"figures: {args.out / name}.json"]
+
+
+def measure(bench: Bench, wanted: str) -> dict[str, Any]:
+    """Settings, and of every part its summary and its records."""
+    dehazer = bench.dehazer()
+    document: dict[str, Any] = {
+        "settings": {
+            "tissue_prior": dehazer.tissue.name,
+            "haze_prior": dehazer.haze.name,
+            **vars(dehazer.settings),
+            "patients": bench.share,
+            "seeds": bench.seeds,
+            "limits": bench.limits,
+        }
+    }
+    for part, work in (("a", bench.simulated), ("c", bench.clips), ("d", bench.harm)):
+        if part in wanted:
+            records = work()
+            document[part] = {"summary": summarise([{"frame": 0, **record} for record in records]), "records": records}
+    if "b" in wanted:
+        records = bench.under_haze()
+        rows = {name: [record for record in records if record["method"] == name] for name in _methods(records)}
+        document["b"] = {
+            "methods": {name: summarise(rows[name]) for name in rows},
+            "cells": {name: by_cell(rows[name]) for name in rows},
+            "records": records,
+        }
+    if "e" in wanted:
+        document["e"] = bench.losses()
+    return document
+
+
+def _methods(records: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(record["method"] for record in records))
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tissue-prior", help="file, or name of a shipped prior (the preset's)")
+    parser.add_argument("--haze-prior", help="file, or name of a shipped prior (the preset's)")
+    parser.add_argument("--preset", choices=list(PRESETS), default="fast")
+    parser.add_argument("--steps", type=int, help="noise levels (the preset's)")
+    parser.add_argument("--samples", type=int, default=1, help="posterior samples a frame, whose mean counts (1)")
+    parser.add_argument("--only", default=PARTS, help="parts, as in b,c (all)")
+    parser.add_argument("--patients", choices=SHARES, default=SHARES[0], help="real clean scans to measure (tuning)")
+    parser.add_argument("--limit", type=int, help="at most so many scenes of each part")
+    parser.add_argument("--seeds", type=int, nargs="+", help="of the real hazy clips (0 1 2)")
+    parser.add_argument("--quick", action="store_true", help="few scenes, one seed, no sheet: about three CPU minutes")
+    parser.add_argument("--baselines", action="store_true", help="also what runs without a haze prior, in part b")
+    parser.add_argument("--gaussian-steps", type=int, default=GAUSSIAN_STEPS, help=f"of these ({GAUSSIAN_STEPS})")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N or auto")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "runs" / "bench", help="records, JSON, sheet")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""The parts of the test bench for priors: what is measured on which frames, each piece kept as a record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import usdehaze
+from usdehaze.cine import Cartesian, Cine
+from usdehaze.dehazer import Dehazer
+from usdehaze.geometry import ModelGrid, make_mapper
+from usdehaze.io import open_cine
+from usdehaze.settings import PRIORS
+from usdehaze.validation.baselines import GAUSSIAN_STEPS, methods
+from usdehaze.validation.benchmark import FIRST_SEED, OURS
+from usdehaze.validation.evaluate import figure, json_ready, write_json
+from usdehaze.validation.hazes import FLOOR_DB, Haze, load_hazes
+from usdehaze.validation.lpips import Lpips
+from usdehaze.validation.patients import read_patients
+from usdehaze.validation.prior_bench import ORACLES, SIGMAS, clip_figures, denoising_loss, oracle, scene_figures
+from usdehaze.validation.realhaze import CleanScan, Scene, open_clean, simulated_scene
+from usdehaze.validation.regions import find_regions
+from usdehaze.validation.trust import harm_figures
+from usdehaze.validation.trust_study import clean_figures, hazy_figures
+
+HERE = Path(__file__).resolve().parent
+CAMUS, CLEAN_CINES = "camus", "clean-cines"
+CAMUS_LABELS = ("label", {"tissue": ["170"], "haze": ["85"]})
+SIMULATED = 8
+SCENES = {"tuning": 36, "held-out": 72}  # of part b: four, or eight, of each haze level and extent
+SPAN_DB = 60.0  # of the frames that hazes are shown to a prior as
+CLASSICAL = ("median over beams", "non-local means")
+RULES = {"projection": "projection", "PiGDM": "pigdm", "DPS": "dps"}
+CODE = ("*.py", "diffusion/*.py", "geometry/*.py", "priors/prior.py", "priors/unet.py", "priors/ncsnv2.py")
+FIGURES_CODE = ("metrics", "lpips", "prior_bench", "trust", "trust_study", "realhaze", "evaluate", "baselines")
+
+
+@dataclass(eq=False)
+class Bench:
+    """What is measured, and where records are kept.
+
+    Attributes:
+        options: of `Dehazer.from_pretrained`: preset, priors, steps, samples, device.
+        data: folder of real scans.
+        records: folder of the records.
+        share: of the real clean scans, "tuning" or "held-out".
+        seeds: of part c.
+        limits: most scenes of a part, by its letter.
+        baselines: also measure what runs without a haze prior in part b.
+        gaussian_steps: of the paper's rules among these.
+    """
+
+    options: dict[str, Any]
+    data: Path
+    records: Path
+    share: str = "tuning"
+    seeds: tuple[int, ...] = (0, 1, 2)
+    limits: dict[str, int] = field(default_factory=dict)
+    baselines: bool = False
+    gaussian_steps: int = GAUSSIAN_STEPS
+
+    def __post_init__(self) -> None:
+        root = Path(usdehaze.__file__).parent
+        patterns = (*CODE, *(f"validation/{name}.py" for name in FIGURES_CODE))
+        files = sorted(path for pattern in patterns for path in root.glob(pattern))
+        self.code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+        self.names = read_patients(HERE / "patients.json", self.share)
+        self.hazes = load_hazes(HERE / "hazes.npz")
+
+    @lru_cache  # noqa: B019 (one bench a run)
+    def dehazer(self, seed: int = 0, with_haze_prior: bool = True) -> Dehazer:
+        return Dehazer.from_pretrained(**self.options, seed=seed, use_haze_prior=with_haze_prior)
+
+    @lru_cache  # noqa: B019 (one bench a run)
+    def without_haze_prior(self, rule: str) -> Dehazer:
+        """The same tissue prior by the paper's sampler, everything else taken for Gaussian noise."""
+        options = self.options | {"preset": "paper", "steps": self.gaussian_steps, "samples": 1, "guidance": rule}
+        options["tissue_prior"] = options["tissue_prior"] or PRIORS[self.options["preset"]][0]
+        return Dehazer.from_pretrained(**options, sampler="euler-maruyama", use_haze_prior=False)
+
+    @cached_property
+    def lpips(self) -> Lpips | None:
+        folder = self.data / "lpips"
+        return Lpips(folder) if folder.is_dir() else None
+
+    def some(self, part: str, everything: int) -> int:
+        """How many scenes of a part are measured."""
+        return min(self.limits.get(part, everything), everything)
+
+    def kept(self, part: str, name: str, by: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The record of one piece of work; measured where there is none that depends on the very same."""
+        by = json.loads(json.dumps(json_ready({"part": part, "name": name, "code": self.code} | by), default=str))
+        digest = hashlib.sha256(json.dumps(by, sort_keys=True).encode()).hexdigest()[:20]
+        path = self.records / f"{part}-{digest}.json"
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))["record"]
+        began = time.process_time()
+        record = {"cine": name, **measure()}
+        record["cpu_s"] = round(time.process_time() - began, 3)
+        write_json(path, {"by": by, "record": record})
+        print(f"{part} {name} {record.get('method', '')} {record['cpu_s']:.1f} s", file=sys.stderr, flush=True)
+        return json_ready(record)
+
+    def clean_scans(self, n: int) -> Iterator[CleanScan]:
+        """First frames of n clean scans of this share, the two sets in turn; after the last scan comes the first."""
+        sets = [[(name, scan) for scan in scans] for name, scans in self.names.items()]
+        in_turn = [scans[i] for i in range(max(map(len, sets))) for scans in sets if i < len(scans)]
+        for i in range(n):
+            set_name, scan = in_turn[i % len(in_turn)]
+            labels: dict[str, Any] = {"dataset": "image", "labels": CAMUS_LABELS} if set_name == CAMUS else {}
+            yield open_clean(self.data / set_name / f"{scan}.h5", n_frames=1, **labels)
+
+    @property
+    def n_clean(self) -> int:
+        return sum(map(len, self.names.values()))
+
+    def simulated(self) -> list[dict[str, Any]]:
+        """Part a: hearts of seeds that no prior was trained on, hazy and clean."""
+
+        def measure(scene: Scene) -> dict[str, Any]:
+            harm = clean_figures(scene, self.dehazer().dehaze(scene.clean))
+            return harm | hazy_figures(scene, self.dehazer().dehaze(scene.hazy))
+
+        records = []
+        for seed in range(FIRST_SEED, FIRST_SEED + self.some("a", SIMULATED)):
+            scene = simulated_scene(seed, 1)
+            by = made_by(scene.hazy, self.dehazer()) | {"truth": digest_of(scene.clean.frames)}
+            records.append(self.kept("a", scene.name, by, partial(measure, scene)))
+        return records
+
+    def under_haze(self) -> list[dict[str, Any]]:
+        """Part b: real tissue under a haze of each level and extent, by every method."""
+
+        def measure(scene: Scene, tissue: Callable[[], np.ndarray]) -> dict[str, Any]:
+            return scene_figures(scene, tissue(), self.lpips)
+
+        records = []
+        for i, scan in enumerate(self.clean_scans(self.some("b", SCENES[self.share]))):
+            haze = self.hazes[i % len(self.hazes)]
+            native = scan.mapper.from_model(haze.frame_db[None], FLOOR_DB)
+            scene = scan.under(native, native[0])
+            design = {"level": haze.level, "extent": haze.extent, "haze": haze.seed}
+            for method, by, tissue in self.rows(scene, scan, haze):
+                by = by | {"method": method, "haze": haze.seed, "lpips": self.lpips is not None}
+                record = self.kept("b", scene.name, by, partial(measure, scene, tissue))
+                records.append(record | {"method": method, "scene": i} | design)
+        return records
+
+    def rows(
+        self, scene: Scene, scan: CleanScan, haze: Haze
+    ) -> Iterator[tuple[str, dict[str, Any], Callable[[], np.ndarray]]]:
+        """Name, what it depends on, and tissue ``(H, W)``, of every method of part b."""
+        hazy, dehazers = scene.hazy, {OURS: self.dehazer()}
+        for name in ORACLES:
+            yield name, {"frames": digest_of(hazy.frames)}, partial(oracle, name, scene, scan.mapper, haze.frame_db)
+        if self.baselines:
+            table = methods()
+            for name in CLASSICAL:
+                if table[name].available:
+                    run = table[name].make()
+                    yield name, {"frames": digest_of(hazy.frames)}, lambda run=run: run(hazy).tissue[0]
+            dehazers["same sampler, Gaussian noise"] = self.dehazer(with_haze_prior=False)
+            dehazers |= {f"{name}, Gaussian noise": self.without_haze_prior(rule) for name, rule in RULES.items()}
+        for name, dehazer in dehazers.items():
+            yield name, made_by(hazy, dehazer), lambda dehazer=dehazer: dehazer.dehaze(hazy).tissue[0]
+
+    def clips(self) -> list[dict[str, Any]]:
+        """Part c: first frames of real hazy clips, under every seed."""
+
+        def measure(cine: Cine, masks: list[np.ndarray], dehazer: Dehazer) -> dict[str, Any]:
+            result = dehazer.dehaze(cine)
+            return clip_figures(cine.frames[0], result.tissue[0], result.haze[0], *masks)
+
+        found = sorted((self.data / "echo-haze").glob("*.h5"))
+        records = []
+        for path in found[: self.some("c", len(found))]:
+            cine = open_cine(path, frames=slice(0, 1))
+            regions = find_regions(path.with_suffix(".rois.json"), cine)
+            masks = [regions.mask(role, 0) for role in ("tissue", "haze")]
+            for seed in self.seeds:
+                dehazer = self.dehazer(seed)
+                by = made_by(cine, dehazer)
+                records.append(self.kept("c", path.name, by, partial(measure, cine, masks, dehazer)) | {"seed": seed})
+        return records
+
+    def harm(self) -> list[dict[str, Any]]:
+        """Part d: clean real frames, dehazed."""
+
+        def measure(scan: CleanScan) -> dict[str, Any]:
+            tissue = self.dehazer().dehaze(scan.cine).tissue[0]
+            figures = harm_figures(scan.cine.frames[0], tissue, scan.walls[0])
+            return {name: figure(None, value) for name, value in figures.items()}
+
+        return [
+            self.kept("d", scan.cine.source.name, made_by(scan.cine, self.dehazer()), partial(measure, scan))
+            for scan in self.clean_scans(self.some("d", self.n_clean))
+        ]
+
+    def losses(self) -> dict[str, Any]:
+        """Part e: denoising losses by noise level: tissue prior on each set of real frames, haze prior on the hazes."""
+        dehazer, sets = self.dehazer(), {CAMUS: [], CLEAN_CINES: []}
+        for scan in self.clean_scans(self.some("e", self.n_clean)):
+            sets[CLEAN_CINES if scan.cavities is None else CAMUS].append(model_frame(scan.cine, dehazer.grid))
+        to_grid = make_mapper(Cartesian(), self.hazes[0].frame_db.shape, dehazer.grid)
+        hazes = torch.from_numpy(to_grid.to_model(np.stack([haze.frame_db for haze in self.hazes])) / SPAN_DB + 1)
+        losses = {"sigmas": list(SIGMAS), "frames": {name: len(frames) for name, frames in sets.items()}}
+        losses["tissue"] = {
+            name: denoising_loss(
+                dehazer.tissue, *(torch.stack(images)[:, None] for images in zip(*frames, strict=True))
+            )
+            for name, frames in sets.items()
+            if frames
+        }
+        if dehazer.haze:
+            hazes = hazes.clamp(0, 1)[:, None]
+            losses["haze"] = denoising_loss(dehazer.haze, hazes, torch.ones_like(hazes, dtype=torch.bool))
+        return losses
+
+
+def model_frame(cine: Cine, grid: ModelGrid) -> tuple[torch.Tensor, torch.Tensor]:
+    """First frame as the dehazer shows it to a prior, in [0, 1], and the pixels that hold image: ``(depth, angle)``."""
+    mapper = make_mapper(cine.geometry, cine.frames.shape[1:], grid)
+    frame = torch.from_numpy(mapper.to_model(cine.frames[:1])[0] / cine.dynamic_range_db + 1).clamp(0, 1)
+    return frame, torch.from_numpy(mapper.valid)
+
+
+def made_by(cine: Cine, dehazer: Dehazer) -> dict[str, Any]:
+    """All that a dehazed cine depends on, but for the code."""
+    priors = [prior.name if prior else None for prior in (dehazer.tissue, dehazer.haze)]
+    frames = digest_of(cine.frames)
+    return {"priors": priors, "settings": asdict(dehazer.settings), "frames": frames, "device": dehazer.device.type}
+
+
+def digest_of(frames: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(frames)).hexdigest()[:16]
