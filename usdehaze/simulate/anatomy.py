@@ -46,6 +46,8 @@ _VIEWS = (
     ),
 )
 
+_SHARES = (0, 0, 0, 1, 1, 2, 2, 3, 4, 5)  # apical views are where haze is worst
+
 
 def rotate(x: Tensor, z: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
     """Rotates the points by ``-angle``: a shape evaluated there is turned by ``+angle``."""
@@ -98,12 +100,13 @@ class Hearts:
     @staticmethod
     def random(draw: Draw) -> Hearts:
         """Draws view, pose, chamber sizes, wall thickness, valves and papillary muscles."""
-        table = torch.tensor(_VIEWS, device=draw.device)[draw.integer(len(_VIEWS))][..., None, None]
+        view = torch.tensor(_SHARES, device=draw.device)[draw.integer(len(_SHARES))]
+        table = torch.tensor(_VIEWS, device=draw.device)[view][..., None, None]
         cx, cz, a, b, tilt = table.unbind(2)
         present = (a > 0).float() * torch.maximum(
             draw.chance(0.9, 4), torch.eye(4, device=draw.device)[:1].reshape(1, 4, 1, 1)
         )
-        scale, turn = draw.uniform(0.75, 1.3, 1), draw.normal(0.22, 1)
+        scale, turn = draw.uniform(0.75, 1.4, 1), draw.normal(0.22, 1)
         a = a * scale * torch.exp(0.15 + draw.normal(0.22, 4)) * present
         b = b * scale * torch.exp(draw.normal(0.15, 4))
         cx, cz = cx + draw.normal(0.02, 4), cz - 0.5 + draw.normal(0.02, 4)
@@ -126,7 +129,7 @@ class Hearts:
             draw.uniform(-1.5, 1.5, n),
             0.1,
         )
-        return Hearts(chambers, papillary, draw.uniform(0.012, 0.075), _leaflets(draw, chambers))
+        return Hearts(chambers, papillary, draw.log_uniform(0.012, 0.085), _leaflets(draw, chambers))
 
 
 def _leaflets(draw: Draw, chambers: Ellipses) -> Tensor:
@@ -175,5 +178,5 @@ def random_blobs(draw: Draw, k: int) -> Ellipses:
     """Cysts, vessels and lesions of a non-cardiac scene, anywhere in the field of view."""
     z = draw.uniform(0.1, 1.0, k)
     x = z * draw.uniform(-0.6, 0.6, k)
-    size = torch.exp(draw.uniform(math.log(0.015), math.log(0.2), k)) * draw.chance(0.6, k)
+    size = draw.log_uniform(0.015, 0.2, k) * draw.chance(0.6, k)
     return _ellipses(draw, k, x, z, size, size * draw.uniform(0.5, 1.3, k), draw.uniform(-1.5, 1.5, k), 0.12)

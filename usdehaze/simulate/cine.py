@@ -12,7 +12,8 @@ from torch import Tensor
 from usdehaze.cine import Cine, Polar, Source
 from usdehaze.simulate.draw import Draw
 from usdehaze.simulate.haze import HazeScene
-from usdehaze.simulate.speckle import compress, smooth_db
+from usdehaze.simulate.scanner import develop
+from usdehaze.simulate.speckle import compress
 from usdehaze.simulate.tissue import TissueScene
 
 
@@ -94,14 +95,6 @@ def simulate_cine(
     return SimulatedCine(**arrays, geometry=geometry, dynamic_range_db=dynamic_range_db, frame_times_s=times, seed=seed)
 
 
-def _scanner(draw: Draw, frames_db: Tensor, dynamic_range_db: float) -> Tensor:
-    """What a scanner does after log compression: smoothing, grey-level curve, reject. Returns values in [0, 1]."""
-    u = 1 + smooth_db(frames_db, draw.uniform(0.35, 1.1)) / dynamic_range_db
-    reject = draw.chance(0.5) * draw.uniform(0.0, 0.2)
-    u = ((u - reject) / (1 - reject)).clamp(0, 1)
-    return u ** torch.exp(draw.uniform(-0.35, 0.35))
-
-
 def training_frames(
     kind: str,
     batch: int,
@@ -125,4 +118,4 @@ def training_frames(
         iq = HazeScene(draw, n_depth, n_angle).still()
     else:
         raise ValueError(f'kind must be "tissue" or "haze", found {kind!r}')
-    return _scanner(draw, compress(iq, dynamic_range_db), dynamic_range_db)[:, None]
+    return develop(draw, iq, dynamic_range_db)[:, None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -24,6 +26,10 @@ class Draw:
         """``(batch, *shape, 1, 1)`` uniform in [low, high)."""
         u = torch.rand(self.batch, *shape, 1, 1, generator=self.generator, device=self.device)
         return low + (high - low) * u
+
+    def log_uniform(self, low: float, high: float, *shape: int) -> Tensor:
+        """``(batch, *shape, 1, 1)``, its logarithm uniform between those of low and high."""
+        return torch.exp(self.uniform(math.log(low), math.log(high), *shape))
 
     def normal(self, std: float, *shape: int) -> Tensor:
         """``(batch, *shape, 1, 1)`` normal with mean 0."""

@@ -32,12 +32,15 @@ class HazeScene:
         beam = torch.linspace(-1, 1, n_angle, device=draw.device)[None, None, :]
         level = draw.uniform(*level_db) - 60 * draw.chance(clear)
         # Strongest near the probe, fading out at some depth that differs a little from beam to beam.
-        edge = draw.uniform(0.15, 0.95) + draw.uniform(0, 0.12) * draw.smooth(*shape, 1, 6)
+        half_way = draw.chance(0.5)  # as in most real clips: gone at a third to a half of the depth
+        edge = half_way * draw.uniform(0.2, 0.55) + (1 - half_way) * draw.uniform(0.15, 1.1)
+        edge = edge + draw.uniform(0, 0.12) * draw.smooth(*shape, 1, 6)
         fade = torch.sigmoid((r - edge) / draw.uniform(0.02, 0.15))
         profile = level - draw.uniform(0, 35) * r - draw.uniform(20, 60) * fade
         profile = (
             profile + draw.uniform(0, 6) * draw.smooth(*shape, 1, 4) + draw.uniform(0, 3) * draw.smooth(*shape, 3, 3)
         )
+        profile = profile + draw.uniform(0, 5) * draw.smooth(*shape, 36, 2)  # layers of reverberation
         side = draw.uniform(-0.9, 0.9)
         sharp = torch.sigmoid((beam - side) * (1 - 2 * draw.chance(0.5)) / draw.uniform(0.01, 0.1))
         profile = profile - draw.chance(0.25) * draw.uniform(10, 40) * sharp
@@ -55,7 +58,7 @@ class HazeScene:
         close = torch.sigmoid((draw.uniform(0.02, 0.1) - r) / 0.01)
         power = power * 10 ** (draw.chance(0.5) * draw.uniform(0, 12) * close / 10)
         self.amplitude = power.sqrt()
-        self.axial_px, self.lateral_px = draw.uniform(0.4, 2.2), draw.uniform(0.5, 5.0)
+        self.axial_px, self.lateral_px = draw.log_uniform(0.35, 1.8), draw.log_uniform(0.5, 5.0)
         self.draw, self.shape = draw, shape
 
     def speckle(self) -> Tensor:

@@ -32,9 +32,9 @@ def point_spread(field: Tensor, axial_px: Tensor, lateral_px: Tensor, defocus: T
     return out
 
 
-def smooth_db(frames: Tensor, sigma_px: Tensor) -> Tensor:
-    """Gaussian smoothing of log-compressed frames, as persistence and scan conversion leave them."""
-    rows, columns = (_kernel(n, sigma_px) for n in frames.shape[1:])
+def blur(frames: Tensor, axial_px: Tensor, lateral_px: Tensor) -> Tensor:
+    """Gaussian smoothing of real frames along depth and angle; flat ones stay. Deviations ``(batch, 1, 1)``, pixels."""
+    rows, columns = (_kernel(n, sigma) for n, sigma in zip(frames.shape[1:], (axial_px, lateral_px), strict=True))
     rows, columns = (k / k.sum(-1, keepdim=True) for k in (rows, columns))
     return rows @ frames @ columns.mT
 

@@ -54,23 +54,30 @@ class TissueScene:
         self.hearts, self.blobs = Hearts.random(draw), random_blobs(draw, 6)
         # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
         self.wall_db = draw.uniform(-38, -12)
-        self.around_db = self.wall_db + draw.uniform(-34, 4)
+        around = torch.where(draw.chance(0.5) > 0, draw.uniform(-34, -6), draw.uniform(-12, 4))
+        self.around_db = self.wall_db + around + draw.uniform(1, 9) * draw.smooth(n_depth, n_angle, 4, 4)
         self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 14))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
-        self.rim_db = self.wall_db[:, None] + draw.uniform(0, 18, 2)
+        patchy = draw.uniform(2, 10) * draw.smooth(n_depth, n_angle, 12, 10)
+        self.rim_db = self.wall_db[:, None] + draw.uniform(-6, 16, 2) + patchy[:, None]
         self.rim_width = draw.uniform(0.004, 0.016, 2)
         self.rim_power, self.rim_floor = draw.uniform(1, 6, 2), draw.uniform(0.0, 0.4, 2)
+        self.wall_db = self.wall_db + draw.uniform(0, 7) * draw.smooth(n_depth, n_angle, 6, 6)
         self.dropout_db = draw.uniform(0, 16)
-        self.edge = draw.uniform(0.003, 0.012)
+        self.edge = draw.log_uniform(0.003, 0.025)
+        self.effusion_width = draw.uniform(0.01, 0.05) * draw.chance(0.06)
         walls = torch.ones(4, device=draw.device)
         walls[1:] = 0.5
-        self.chamber_wall = self.hearts.wall[:, None] * walls[None, :, None, None]
+        uneven = torch.exp(draw.uniform(0.1, 0.45) * draw.smooth(n_depth, n_angle, 5, 6))
+        self.chamber_wall = self.hearts.wall[:, None] * walls[None, :, None, None] * uneven[:, None]
 
         # Texture: slow changes of echogenicity in every tissue, layers where there is no heart, sparse bright grains.
-        slow = draw.smooth(n_depth, n_angle, 5, 5) * draw.uniform(1, 8) + draw.smooth(
-            n_depth, n_angle, 16, 12
-        ) * draw.uniform(0, 4)
+        slow = (
+            draw.smooth(n_depth, n_angle, 5, 5) * draw.uniform(1, 8)
+            + draw.smooth(n_depth, n_angle, 16, 12) * draw.uniform(0, 5)
+            + draw.smooth(n_depth, n_angle, 40, 16) * draw.uniform(0, 5)  # streaks across the beam
+        )
         layers = torch.tanh(3 * draw.smooth(n_depth, n_angle, 14, 1)) * draw.uniform(2, 12)
         self.texture_db = slow + layers * (1 - 0.7 * self.cardiac)
         grains = draw.smooth(n_depth, n_angle, n_depth // 2, n_angle // 3)
@@ -82,20 +89,19 @@ class TissueScene:
         ]
         self.grains_db = draw.uniform(0, 5) * grains.clamp(-2, 3)
         self.gain_db = self._gain(draw, beam)
-        near = draw.uniform(0.02, 0.12)
-        bands = torch.sin(self.r * draw.uniform(60, 300) + draw.uniform(0, 6.3)) + 0.5 * draw.smooth(
-            n_depth, n_angle, 24, 3
-        )
-        self.near_share = torch.sigmoid((near - self.r) / 0.008) * draw.chance(0.75)
-        self.near_db = draw.uniform(-32, -6) + 8 * bands
-        self.axial_px, self.lateral_px = draw.uniform(0.35, 1.1), draw.uniform(0.4, 2.4)
+        near = draw.uniform(0.02, 0.18) + draw.uniform(0, 0.02) * draw.smooth(1, n_angle, 1, 5)
+        bands = draw.uniform(0, 6) * torch.sin(self.r * draw.uniform(60, 300) + draw.uniform(0, 6.3))
+        bands = bands + draw.uniform(2, 9) * draw.smooth(n_depth, n_angle, 45, 3)
+        self.near_share = torch.sigmoid((near - self.r) / draw.uniform(0.006, 0.03)) * draw.chance(0.8)
+        self.near_db = draw.uniform(-36, -8) + bands
+        self.axial_px, self.lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 2.4)
         self.defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
-        self.noise_db = floor + draw.uniform(-22, 5) + draw.uniform(0, 18) * self.r
+        self.noise_db = floor + draw.uniform(-22, 14) + draw.uniform(0, 18) * self.r
         self.scatterers, self.electronics = draw.white(n_depth, n_angle), draw.white(n_depth, n_angle)
 
     def _gain(self, draw: Draw, beam: Tensor) -> Tensor:
         """Time-gain error, attenuation, beams lost at the sides, and shadows behind ribs, in dB."""
-        gain = draw.uniform(-14, 4) * self.r + draw.uniform(0, 4) * draw.smooth(self.shape[0], 1, 6, 1)
+        gain = draw.uniform(-14, 14) * self.r + draw.uniform(0, 4) * draw.smooth(self.shape[0], 1, 6, 1)
         side = draw.uniform(0.7, 1.3)
         gain = gain - draw.uniform(0, 25) * torch.sigmoid((beam.abs() - side) / 0.06)
         for _ in range(2):
@@ -133,6 +139,9 @@ class TissueScene:
 
         heart = self.around_db + self.texture_db
         wall = self.wall_db + 0.8 * self.texture_db - self.dropout_db * (1 - cos_inner.abs())
+        heart = _mix(
+            heart, self.cavity_db, torch.sigmoid((self.effusion_width - outer) / 0.004) * (self.effusion_width > 0)
+        )
         heart = _mix(heart, wall, torch.sigmoid(-outer / self.edge))
         heart = _mix(heart, self.cavity_db, torch.sigmoid(-inner / self.edge))
         heart = _mix(heart, self.leaflet_db, torch.sigmoid(-leaflet / 0.004))
