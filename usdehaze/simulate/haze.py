@@ -58,7 +58,7 @@ class HazeScene:
         close = torch.sigmoid((draw.uniform(0.02, 0.1) - r) / 0.01)
         power = power * 10 ** (draw.chance(0.5) * draw.uniform(0, 12) * close / 10)
         self.amplitude = power.sqrt()
-        self.axial_px, self.lateral_px = draw.log_uniform(0.35, 1.8), draw.log_uniform(0.5, 5.0)
+        self.axial_px, self.lateral_px = draw.log_uniform(0.35, 1.6), draw.log_uniform(0.5, 4.0)
         self.draw, self.shape = draw, shape
 
     def speckle(self) -> Tensor:

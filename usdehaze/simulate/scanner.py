@@ -22,10 +22,10 @@ def develop(draw: Draw, iq: Tensor, dynamic_range_db: float) -> Tensor:
     """
     n_depth = iq.shape[1]
     # Looks from several angles or frequencies, averaged: speckle loses its black holes, not its grain.
-    looks = blur(iq.abs(), draw.uniform(0.3, 0.8), draw.uniform(0.4, 1.8))
+    looks = blur(iq.abs(), draw.uniform(0.3, 0.8), draw.uniform(0.3, 1.3))
     envelope = torch.lerp(iq.abs(), looks, draw.uniform(0, 1) * draw.chance(0.7))
     u = 1 + compress(envelope, dynamic_range_db) / dynamic_range_db
-    u = blur(u, draw.uniform(0.3, 0.75), draw.uniform(0.3, 1.4))
+    u = blur(u, draw.uniform(0.3, 0.7), draw.uniform(0.3, 1.1))
     # A fan has few pixels to a beam near its apex: what comes back from one is smeared across the beams there.
     r = torch.linspace(0, 1, n_depth, device=u.device)[None, :, None]
     smeared = torch.exp(-((r / draw.uniform(0.02, 0.2)) ** 2)) * draw.chance(0.8)
@@ -35,4 +35,4 @@ def develop(draw: Draw, iq: Tensor, dynamic_range_db: float) -> Tensor:
     reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)
     u = ((u - reject) / (1 - reject)).clamp(0, 1)
     u = torch.lerp(u, u * u * (3 - 2 * u), draw.chance(0.4) * draw.uniform(0, 1))  # S-shaped curves
-    return u ** torch.exp(draw.uniform(-0.3, 0.6))
+    return u ** torch.exp(draw.uniform(-0.25, 0.6))

@@ -94,10 +94,14 @@ class TissueScene:
         bands = bands + draw.uniform(2, 9) * draw.smooth(n_depth, n_angle, 45, 3)
         self.near_share = torch.sigmoid((near - self.r) / draw.uniform(0.006, 0.03)) * draw.chance(0.8)
         self.near_db = draw.uniform(-36, -8) + bands
-        self.axial_px, self.lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 2.4)
+        self.axial_px, self.lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 1.8)
         self.defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
         self.noise_db = floor + draw.uniform(-22, 14) + draw.uniform(0, 18) * self.r
-        self.scatterers, self.electronics = draw.white(n_depth, n_angle), draw.white(n_depth, n_angle)
+        # Few strong scatterers among many weak ones: brighter grains than a Rayleigh envelope has.
+        normal = torch.randn(draw.batch, n_depth, n_angle, generator=draw.generator, device=draw.device)
+        uneven = draw.uniform(0, 0.9) * normal
+        self.scatterers = draw.white(n_depth, n_angle) * torch.exp(uneven - uneven.square().mean((1, 2), keepdim=True))
+        self.electronics = draw.white(n_depth, n_angle)
 
     def _gain(self, draw: Draw, beam: Tensor) -> Tensor:
         """Time-gain error, attenuation, beams lost at the sides, and shadows behind ribs, in dB."""
