@@ -154,10 +154,8 @@ class LogPower(Observation):
         if isinstance(r2, Tensor) or isinstance(q2, Tensor):
             raise UsdehazeError("LogPower takes one variance for all pixels, found a full covariance")
         s2 = self.variance(x, n)
-        tissue_log, tissue_on, tissue_below = _cases(y, x, r2, s2)
-        haze_log, haze_on, haze_below = _cases(y, n, q2, s2)
-        below_x = torch.special.log_ndtr((y - x) / (r2 + s2).sqrt())
-        below_n = torch.special.log_ndtr((y - n) / (q2 + s2).sqrt())
+        tissue_log, below_x, tissue_on, tissue_below = _cases(y, x, r2, s2)
+        haze_log, below_n, haze_on, haze_below = _cases(y, n, q2, s2)
         by_tissue = torch.sigmoid(tissue_log + below_n - haze_log - below_x)
         return (
             tissue_below + by_tissue * (tissue_on - tissue_below),
@@ -165,10 +163,11 @@ class LogPower(Observation):
         )
 
 
-def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For ``x ~ N(x, r2)``: log density of making ``y``; mean of ``x`` having made it; mean of ``x`` lying below it."""
+def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For ``x ~ N(x, r2)``: log density of making ``y``; log probability of lying below; the mean of ``x`` in each."""
     total = r2 + s2
-    z = (y - x) / total.sqrt()
-    log_density = -0.5 * z * z - 0.5 * total.log()
-    hazard = torch.exp(-0.5 * z * z - 0.5 * math.log(2 * math.pi) - torch.special.log_ndtr(z))
-    return log_density, x + r2 / total * (y - x), x - r2 / total.sqrt() * hazard
+    deviation = total.sqrt()
+    z = (y - x) / deviation
+    exponent, log_below = -0.5 * z * z, torch.special.log_ndtr(z)  # the latter costs more than all the rest
+    hazard = torch.exp(exponent - 0.5 * math.log(2 * math.pi) - log_below)
+    return exponent - 0.5 * total.log(), log_below, x + r2 / total * (y - x), x - r2 / deviation * hazard
