@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from usdehaze.cine import Cartesian, Cine, Source
-from usdehaze.dehazer import VOTE, Dehazer, Settings, _quantile
+from usdehaze.dehazer import Dehazer, Settings
 from usdehaze.errors import UsdehazeError
 from usdehaze.simulate import simulate_cine
 
@@ -141,12 +141,6 @@ def test_progress_counts_frames(cine):
 
 def test_default_settings_are_the_fast_preset():
     assert Settings().preset == "fast" and Settings().sampler == "stochastic"
-
-
-@pytest.mark.parametrize("votes", [1, 2, 32])
-def test_the_vote_that_counts_is_a_quantile(votes):
-    values = torch.rand(votes, 3, 5, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(_quantile(values, VOTE), torch.quantile(values, VOTE, dim=0))
 
 
 def test_the_paper_preset_is_the_papers():

@@ -21,8 +21,8 @@ from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.masking import keep_what_is_no_tissue
 from usdehaze.priors.prior import Prior
 from usdehaze.settings import PRESETS, PRIORS, Settings, make_observation, make_rule, sample
+from usdehaze.voting import elect
 
-VOTE = 0.375  # place of the vote that counts, from most removed (0) to least (1); see docs/method.md
 CUDA_CHUNK = 16  # samples in one network pass on a GPU, always: kernels, and so last bits, depend on it
 
 
@@ -220,29 +220,9 @@ class Dehazer:
             end = sample(s, Posterior(problem, rule), noise, lambda step: estimates.append(step.estimate))
             estimates[-1] = end
             self._passes.append(problem.evaluations)
-            additive = not joint or s.observation == "additive"
-            gains, levels = [], []
-            for x, n in map(problem.parts, estimates):
-                # The stronger echo sets the level: where haze is stronger, tissue lies below the frame by x - n.
-                gains.append((x - frame if additive else x - n).clamp(-1, 0))
-                levels.append((n if joint else frame - x).clamp(0, 1))
-            # (levels, B, chains, depth, angle) -> every vote on a frame along the first axis
-            ballots = torch.stack([torch.stack(gains), torch.stack(levels)])
-            ballots = ballots.reshape(2, len(estimates), len(y), s.chains, *y.shape[1:]).transpose(2, 3).flatten(1, 2)
-            gain = _quantile(ballots[0], VOTE) * seen  # nothing is known where there is no image
-            return torch.stack([gain, _quantile(ballots[1], VOTE)], dim=1).float().cpu()
-
-
-def _quantile(values: Tensor, place: float) -> Tensor:
-    """Quantile along the first axis, linear between neighbours (torch.quantile stops at 16 million values)."""
-    if values.device.type == "cpu":  # NumPy's vectorised sort of short rows takes a tenth of the time
-        rows = values.movedim(0, -1).contiguous().numpy()
-        ordered = torch.from_numpy(np.sort(rows, axis=-1)).movedim(-1, 0)
-    else:
-        ordered = values.sort(0).values
-    at = place * (len(ordered) - 1)
-    low = int(at)
-    return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], at - low)
+            parts = [problem.parts(estimate) for estimate in estimates]
+            gain, level = elect(frame, parts, s.chains, joint=joint, additive=s.observation == "additive")
+            return torch.stack([gain * seen, level], dim=1).float().cpu()  # nothing is known where there is no image
 
 
 def find_device(name: str) -> torch.device:
