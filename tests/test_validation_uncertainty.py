@@ -9,10 +9,10 @@ import pytest
 from scipy import ndimage, stats
 
 from usdehaze.validation import metrics
+from usdehaze.validation.speckle import correlation_lag, design_effect, share_variances
 from usdehaze.validation.uncertainty import (
     bootstrap_ci95,
     correct,
-    correlation_lag,
     gcnr_figures,
     paired_statistics,
     permutation_bias,
@@ -53,12 +53,20 @@ def test_corrected_gcnr_of_speckle_meets_theory_and_its_interval_covers_it(ratio
         assert low <= freed["input"] <= high and plain["input_ci95"][0] <= plain["input"] <= plain["input_ci95"][1]
         covered += low <= theory <= high
     assert covered >= 0.8 * n  # 95 % asked for; blocks of correlated speckle are few
-    if ratio == 1:
-        assert np.mean(raw) > 0.09 and np.mean(corrected) < 0.04
-    else:
-        error = np.std(corrected) / math.sqrt(n)
-        assert abs(np.mean(corrected) - theory) < 0.006 + 3 * error
-        assert np.mean(raw) > np.mean(corrected)
+    error = np.std(corrected) / math.sqrt(n)
+    assert abs(np.mean(corrected) - theory) < 0.006 + 3 * error
+    assert np.mean(raw) > np.mean(corrected)
+
+
+@pytest.mark.parametrize("side, cell_px, n_pairs", [(20, 0.0, 100), (20, 1.0, 80), (40, 2.0, 60)])
+def test_corrected_gcnr_of_identical_regions_is_zero_in_the_mean(side: int, cell_px: float, n_pairs: int) -> None:
+    rng = np.random.default_rng(12)
+    found = []
+    for _ in range(n_pairs):
+        frame, left, right = two_regions(1, side, cell_px, rng)
+        found.append(gcnr_figures(frame, frame, left, right)[1]["input"])
+    assert abs(np.mean(found)) < 0.02
+    assert 0.3 < np.mean(np.array(found) < 0) < 0.7  # no more than chance is as frequent as more
 
 
 @pytest.mark.parametrize("bins, score", [(None, 0.15), (256, 0.33)])
@@ -70,7 +78,7 @@ def test_bias_is_what_two_identical_regions_score(bins: int | None, score: float
     bias = np.mean([raw["bias"]["input"] for raw, _ in figures])
     assert bias == pytest.approx(np.mean([raw["input"] for raw, _ in figures]), abs=0.012)
     assert bias == pytest.approx(score, abs=0.015)
-    assert np.mean([corrected["input"] for _, corrected in figures]) < 0.06
+    assert abs(np.mean([corrected["input"] for _, corrected in figures])) < 0.04
 
 
 def test_correlated_speckle_has_a_larger_bias_and_a_wider_interval() -> None:
@@ -112,9 +120,31 @@ def test_permutation_bias_is_the_mean_over_shuffled_pixels() -> None:
 
 
 def test_correction_takes_the_bias_off_in_quadrature_and_keeps_the_ends() -> None:
-    assert correct(np.array([0.0, 0.3, 0.5, 1.0]), 0.3) == pytest.approx([0, 0, math.sqrt(0.16 / 0.91), 1])
+    assert correct(np.array([0.3, 0.5, 1.0]), 0.3) == pytest.approx([0, math.sqrt(0.16 / 0.91), 1])
     assert correct(0.4, 0.0) == 0.4
     assert correct(1.0, 1.0) == 0.0  # nothing can be said: two single pixels
+
+
+def test_less_than_chance_is_below_zero_and_stays_there_when_corrected_again() -> None:
+    assert correct(0.1, 0.3) == pytest.approx(-math.sqrt(0.08 / 0.91))
+    assert correct(-0.1, 0.3) == pytest.approx(-math.sqrt(0.10 / 0.91))
+    frame, left, right = two_regions(1, 20, 0, np.random.default_rng(13))
+    raw, corrected = gcnr_figures(frame, frame, left, right)
+    assert min(corrected["input_ci95"]) < 0 <= min(raw["input_ci95"])  # gCNR itself is a share
+
+
+def test_design_effect_is_that_of_the_autocorrelation() -> None:
+    rng = np.random.default_rng(14)
+    mask = np.ones((200, 200), dtype=bool)
+    twice = np.repeat(rng.integers(0, 2, size=(200, 100)), 2, axis=1)  # every pixel twice, side by side: effect 2
+    variances = share_variances(mask, twice.ravel(), (1, 2), 2)
+    assert design_effect(variances, variances) == pytest.approx(2, rel=0.05)
+    alone = share_variances(mask, rng.integers(0, 9, size=40000), (1, 1), 9)
+    assert design_effect(alone, alone) == pytest.approx(1, abs=0.02)
+    assert alone[1].sum() == pytest.approx((8 / 9) / 40000, rel=0.01)  # sum of p (1 - p), over N
+    line = np.zeros((3, 9), dtype=bool)
+    line[1, 3] = True  # no pairs at all: as independent pixels
+    assert design_effect(*[share_variances(line, np.array([0]), (1, 1), 2)] * 2) == 1
 
 
 def test_gcnr_figures_are_unchanged_by_increasing_transforms_of_8_bit_data() -> None:

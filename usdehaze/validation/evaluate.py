@@ -35,8 +35,9 @@ PAIRED = (
 )
 ESTIMATORS = {
     "gcnr": "1 - overlap of the histograms of the two regions",
-    "gcnr_corrected": "sqrt((gcnr^2 - bias^2) / (1 - bias^2)); bias = mean gcnr of 200 random deals of the pixels to "
-    "the regions, times the square root of the design effect of correlated speckle",
+    "gcnr_corrected": "square root, with its sign, of (gcnr^2 - bias^2) / (1 - bias^2), below 0: no more than chance; "
+    "bias = mean gcnr of 200 random deals of the pixels to the regions, times the square root of the design effect of "
+    "correlated speckle",
     "ks_tissue": "two-sample Kolmogorov-Smirnov statistic, input against output in the tissue region, dB values",
     "tissue_shift_db": "mean of the output minus mean of the input in the tissue region, dB values",
     "ks_haze": "two-sample Kolmogorov-Smirnov statistic, input against output in the haze region, dB values",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import ndimage, stats
+from scipy import stats
 
 from usdehaze.validation.metrics import bin_pixels, gcnr
+from usdehaze.validation.speckle import bounding_box, correlation_lags, design_effect, share_variances
 
 N_DEALS = 200  # random deals of the pixels for the bias of gCNR
 N_RESAMPLES = 1000  # of the block bootstrap
 MAX_BLOCKS = 400  # a region; larger blocks rather than more of them
 MIN_BLOCKS_A_SIDE = 3
-TREND_PX = 10.0  # standard deviation of the local mean; what is smoother than that is anatomy, not speckle
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
 
 
@@ -27,18 +28,18 @@ def gcnr_figures(
 
     **Bias.** Two regions with one distribution do not score 0, because their histograms differ by chance. How much they
     score is measured: the pooled pixels are dealt out to the two regions at random, 200 times, and the mean gCNR of
-    the deals, times the square root of the design effect, is the bias. The design effect is the variance of a bin's
-    share as blocks (below) give it, over that of as many independent pixels: 1 where pixels are independent.
+    the deals, times the square root of the design effect, is the bias. The design effect says by how much correlated
+    speckle makes the shares of the bins vary more than independent pixels would: 1 where pixels are independent.
 
-    **Corrected gCNR.** ``sqrt((g^2 - bias^2) / (1 - bias^2))``, 0 where g is below its bias: chance adds to a
-    difference of densities as noise adds to a signal, in quadrature. 0 stays for regions that do not differ, 1 for
-    regions that do not overlap.
+    **Corrected gCNR.** ``g^2`` less ``bias^2``, over ``1 - bias^2``, and the square root of that with its sign: chance
+    adds to a difference of densities as noise adds to a signal, in quadrature. Regions that do not differ have 0 in the
+    mean, regions that do not overlap 1; below 0 means no more than chance, and is kept so that means are not biased.
 
     **Interval.** Block bootstrap: each region is cut into blocks twice as long, along rows and along columns, as the
     lag at which the autocorrelation of its speckle (ranks less their local mean) falls below 1/e, so that blocks are
     nearly independent. Blocks are drawn with replacement, 1000 times, the same for input and output. A resample is
-    biased once more than the figure it was drawn from, so its gCNR is corrected once for the interval of gCNR and twice
-    for that of corrected gCNR.
+    biased once more than the figure it was drawn from, so its gCNR is corrected once for the interval of gCNR (and
+    is at least 0) and twice for that of corrected gCNR.
 
     Args:
         before_db, after_db: ``(H, W)``, any monotone scale.
@@ -52,12 +53,13 @@ def gcnr_figures(
     """
     masks = in_tissue, in_haze
     ranks = tuple(_ranks(image, in_tissue | in_haze) for image in (before_db, after_db))
-    (block_a, size_a), (block_b, size_b) = (_blocks(mask, ranks) for mask in masks)
+    lags = [correlation_lags(mask, ranks) for mask in masks]
+    (block_a, size_a), (block_b, size_b) = (_blocks(mask, lag) for mask, lag in zip(masks, lags, strict=True))
     n_blocks = int(block_a.max()) + 1, int(block_b.max()) + 1
     rng = np.random.default_rng(0)
     draws = [_draws(n, rng) for n in n_blocks]
-    before, after = (_estimate(image, masks, (block_a, block_b), draws, bins) for image in (before_db, after_db))
-    plain = _entry(before.gcnr, after.gcnr, before.resamples, after.resamples) | {
+    before, after = (_estimate(image, masks, lags, (block_a, block_b), draws, bins) for image in (before_db, after_db))
+    plain = _entry(before.gcnr, after.gcnr, before.resamples.clip(min=0), after.resamples.clip(min=0)) | {
         "bins": before.bins,
         "bias": {"input": before.bias, "tissue": after.bias},
         "design_effect": {"input": before.design_effect, "tissue": after.design_effect},
@@ -87,6 +89,7 @@ class _Estimate:
 def _estimate(
     image: np.ndarray,
     masks: tuple[np.ndarray, np.ndarray],
+    lags: Sequence[tuple[int, int]],
     blocks: tuple[np.ndarray, np.ndarray],
     draws: list[np.ndarray],
     bins: int | None,
@@ -94,8 +97,7 @@ def _estimate(
     pixels = image[masks[0]], image[masks[1]]
     *indices, widths = bin_pixels(*pixels, bins)
     counts = [_block_counts(block, index, widths.size) for block, index in zip(blocks, indices, strict=True)]
-    # The variance of a share goes as one over the number of pixels.
-    effect = float(np.average([_design_effect(c) for c in counts], weights=[1 / c.sum() for c in counts]))
+    effect = design_effect(*(share_variances(*part, widths.size) for part in zip(masks, indices, lags, strict=True)))
     dealt = permutation_bias(counts[0].sum(axis=0), counts[1].sum(axis=0), np.random.default_rng(1))
     bias = min(1.0, dealt * math.sqrt(effect))
     shares = [draw @ c for draw, c in zip(draws, counts, strict=True)]
@@ -129,30 +131,17 @@ def permutation_bias(count_a: np.ndarray, count_b: np.ndarray, rng: np.random.Ge
 
 
 def correct(value: float | np.ndarray, bias: float) -> np.ndarray:
-    """gCNR without its bias, ``sqrt(max(0, g^2 - bias^2) / (1 - bias^2))``."""
-    if bias >= 1:
-        return np.zeros_like(value, dtype=np.float64)
-    return np.sqrt(np.clip(np.square(value) - bias**2, 0, None) / (1 - bias**2))
-
-
-def correlation_lag(values: np.ndarray, mask: np.ndarray, axis: int) -> int:
-    """First lag along an axis at which the autocorrelation of a region falls below 1/e, in pixels, at least 1.
+    """gCNR without its bias: the square root, with its sign, of ``(g^2 - bias^2) / (1 - bias^2)``.
 
     Args:
-        values: ``(H, W)``.
-        mask: bool ``(H, W)``, the region; pairs of pixels count where both lie in it.
-        axis: 0 along a column (from row to row), 1 along a row.
+        value: gCNR, or gCNR corrected before, whose square keeps its sign as well.
+        bias: 0 to 1; at 1 nothing can be said, and the answer is 0.
     """
-    centred = np.where(mask, values - values[mask].mean(), 0.0)
-    variance = np.square(centred[mask]).mean()
-    if variance == 0:
-        return 1
-    centred, mask = np.moveaxis(centred, axis, 0), np.moveaxis(mask, axis, 0)
-    for lag in range(1, len(mask)):
-        pairs = mask[lag:] & mask[:-lag]
-        if not pairs.any() or (centred[lag:] * centred[:-lag])[pairs].mean() < variance / math.e:
-            return lag
-    return max(1, len(mask) - 1)
+    value = np.asarray(value, dtype=np.float64)
+    if bias >= 1:
+        return np.zeros_like(value)
+    square = (value * np.abs(value) - bias**2) / (1 - bias**2)
+    return np.sign(square) * np.sqrt(np.abs(square))
 
 
 def _ranks(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -162,21 +151,11 @@ def _ranks(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _without_trend(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """A region less its local mean: speckle without the anatomy that modulates it."""
-    inside = mask.astype(np.float64)
-    weight = ndimage.gaussian_filter(inside, TREND_PX, mode="constant")
-    local_mean = ndimage.gaussian_filter(inside * values, TREND_PX, mode="constant") / np.maximum(weight, 1e-12)
-    return np.where(mask, values - local_mean, 0.0)
-
-
-def _blocks(mask: np.ndarray, images: tuple[np.ndarray, ...]) -> tuple[np.ndarray, tuple[int, int]]:
+def _blocks(mask: np.ndarray, lags: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
     """Index of the block of every pixel of a region, and the size of a block in rows and columns."""
     rows, columns = np.nonzero(mask)
-    box = np.s_[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    speckle = [_without_trend(image[box], mask[box]) for image in images]
-    size = [2 * max(correlation_lag(values, mask[box], axis) for values in speckle) for axis in (0, 1)]
-    size = [min(s, max(1, extent // MIN_BLOCKS_A_SIDE)) for s, extent in zip(size, mask[box].shape, strict=True)]
+    extents = mask[bounding_box(mask)].shape
+    size = [min(2 * lag, max(1, extent // MIN_BLOCKS_A_SIDE)) for lag, extent in zip(lags, extents, strict=True)]
     while True:
         key = (rows - rows.min()) // size[0] * mask.shape[1] + (columns - columns.min()) // size[1]
         names, index = np.unique(key, return_inverse=True)
@@ -197,25 +176,6 @@ def _block_counts(block: np.ndarray, index: np.ndarray, k: int) -> np.ndarray:
     """Pixels of each block in each bin, ``(n_blocks, k)``."""
     n_blocks = int(block.max()) + 1
     return np.bincount(block * k + index, minlength=n_blocks * k).reshape(n_blocks, k).astype(np.float64)
-
-
-def _design_effect(counts: np.ndarray) -> float:
-    """Variance of the bins' shares as blocks give it, over that of as many independent pixels; at least 1.
-
-    Blocks are compared with their neighbours (successive differences), so that differences between distant parts of
-    the region, which are anatomy and no chance, do not count.
-
-    Args:
-        counts: ``(n_blocks, k)`` pixels of each block in each bin, blocks in the order of rows.
-    """
-    n_blocks, n = len(counts), counts.sum()
-    share = counts.sum(axis=0) / n
-    independent = (share * (1 - share)).sum() * n
-    if n_blocks < 2 or independent == 0:
-        return 1.0
-    excess = counts - counts.sum(axis=1, keepdims=True) * share
-    between = n_blocks / (n_blocks - 1) * np.square(np.diff(excess, axis=0)).sum() / 2
-    return max(1.0, float(between / independent))
 
 
 def _interval(values: np.ndarray) -> list[float]:
