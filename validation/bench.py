@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_parts import Bench
+from bench_records import Records
 from bench_sheet import write_sheet
 from bench_tables import by_cell, tables
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> list[str]:
         raise UsdehazeError(f"no real scans in {data}; set USDEHAZE_DATA to their folder, or measure --only a")
     (args.out / "records").mkdir(parents=True, exist_ok=True)
     bench = Bench(
-        options, data, args.out / "records", args.patients, seeds, limits, args.baselines, args.gaussian_steps
+        options, data, Records(args.out / "records"), args.patients, seeds, limits, args.baselines, args.gaussian_steps
     )
     document = measure(bench, wanted)
     dehazer = bench.dehazer()

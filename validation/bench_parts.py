@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from bench_records import Records, digest_of, made_by
 
-import usdehaze
 from usdehaze.cine import Cartesian, Cine
 from usdehaze.dehazer import Dehazer
 from usdehaze.geometry import ModelGrid, make_mapper
@@ -23,11 +19,12 @@ from usdehaze.io import open_cine
 from usdehaze.settings import PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS, methods
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
-from usdehaze.validation.evaluate import figure, json_ready, write_json
+from usdehaze.validation.evaluate import figure
 from usdehaze.validation.hazes import FLOOR_DB, Haze, load_hazes
 from usdehaze.validation.lpips import Lpips
+from usdehaze.validation.oracles import ORACLES, oracle
 from usdehaze.validation.patients import read_patients
-from usdehaze.validation.prior_bench import ORACLES, SIGMAS, clip_figures, denoising_loss, oracle, scene_figures
+from usdehaze.validation.prior_bench import SIGMAS, clip_figures, denoising_loss, scene_figures
 from usdehaze.validation.realhaze import CleanScan, Scene, open_clean, simulated_scene
 from usdehaze.validation.regions import find_regions
 from usdehaze.validation.trust import harm_figures
@@ -41,18 +38,16 @@ SCENES = {"tuning": 36, "held-out": 72}  # of part b: four, or eight, of each ha
 SPAN_DB = 60.0  # of the frames that hazes are shown to a prior as
 CLASSICAL = ("median over beams", "non-local means")
 RULES = {"projection": "projection", "PiGDM": "pigdm", "DPS": "dps"}
-CODE = ("*.py", "diffusion/*.py", "geometry/*.py", "priors/prior.py", "priors/unet.py", "priors/ncsnv2.py")
-FIGURES_CODE = ("metrics", "lpips", "prior_bench", "trust", "trust_study", "realhaze", "evaluate", "baselines")
 
 
 @dataclass(eq=False)
 class Bench:
-    """What is measured, and where records are kept.
+    """What is measured, and where it is kept.
 
     Attributes:
         options: of `Dehazer.from_pretrained`: preset, priors, steps, samples, device.
         data: folder of real scans.
-        records: folder of the records.
+        records: what was measured before.
         share: of the real clean scans, "tuning" or "held-out".
         seeds: of part c.
         limits: most scenes of a part, by its letter.
@@ -62,7 +57,7 @@ class Bench:
 
     options: dict[str, Any]
     data: Path
-    records: Path
+    records: Records
     share: str = "tuning"
     seeds: tuple[int, ...] = (0, 1, 2)
     limits: dict[str, int] = field(default_factory=dict)
@@ -70,10 +65,6 @@ class Bench:
     gaussian_steps: int = GAUSSIAN_STEPS
 
     def __post_init__(self) -> None:
-        root = Path(usdehaze.__file__).parent
-        patterns = (*CODE, *(f"validation/{name}.py" for name in FIGURES_CODE))
-        files = sorted(path for pattern in patterns for path in root.glob(pattern))
-        self.code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
         self.names = read_patients(HERE / "patients.json", self.share)
         self.hazes = load_hazes(HERE / "hazes.npz")
 
@@ -96,20 +87,6 @@ class Bench:
     def some(self, part: str, everything: int) -> int:
         """How many scenes of a part are measured."""
         return min(self.limits.get(part, everything), everything)
-
-    def kept(self, part: str, name: str, by: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The record of one piece of work; measured where there is none that depends on the very same."""
-        by = json.loads(json.dumps(json_ready({"part": part, "name": name, "code": self.code} | by), default=str))
-        digest = hashlib.sha256(json.dumps(by, sort_keys=True).encode()).hexdigest()[:20]
-        path = self.records / f"{part}-{digest}.json"
-        if path.exists():
-            return json.loads(path.read_text(encoding="utf-8"))["record"]
-        began = time.process_time()
-        record = {"cine": name, **measure()}
-        record["cpu_s"] = round(time.process_time() - began, 3)
-        write_json(path, {"by": by, "record": record})
-        print(f"{part} {name} {record.get('method', '')} {record['cpu_s']:.1f} s", file=sys.stderr, flush=True)
-        return json_ready(record)
 
     def clean_scans(self, n: int) -> Iterator[CleanScan]:
         """First frames of n clean scans of this share, the two sets in turn; after the last scan comes the first."""
@@ -135,7 +112,7 @@ class Bench:
         for seed in range(FIRST_SEED, FIRST_SEED + self.some("a", SIMULATED)):
             scene = simulated_scene(seed, 1)
             by = made_by(scene.hazy, self.dehazer()) | {"truth": digest_of(scene.clean.frames)}
-            records.append(self.kept("a", scene.name, by, partial(measure, scene)))
+            records.append(self.records.kept("a", scene.name, by, partial(measure, scene)))
         return records
 
     def under_haze(self) -> list[dict[str, Any]]:
@@ -152,7 +129,7 @@ class Bench:
             design = {"level": haze.level, "extent": haze.extent, "haze": haze.seed}
             for method, by, tissue in self.rows(scene, scan, haze):
                 by = by | {"method": method, "haze": haze.seed, "lpips": self.lpips is not None}
-                record = self.kept("b", scene.name, by, partial(measure, scene, tissue))
+                record = self.records.kept("b", scene.name, by, partial(measure, scene, tissue))
                 records.append(record | {"method": method, "scene": i} | design)
         return records
 
@@ -190,7 +167,9 @@ class Bench:
             for seed in self.seeds:
                 dehazer = self.dehazer(seed)
                 by = made_by(cine, dehazer)
-                records.append(self.kept("c", path.name, by, partial(measure, cine, masks, dehazer)) | {"seed": seed})
+                records.append(
+                    self.records.kept("c", path.name, by, partial(measure, cine, masks, dehazer)) | {"seed": seed}
+                )
         return records
 
     def harm(self) -> list[dict[str, Any]]:
@@ -202,7 +181,7 @@ class Bench:
             return {name: figure(None, value) for name, value in figures.items()}
 
         return [
-            self.kept("d", scan.cine.source.name, made_by(scan.cine, self.dehazer()), partial(measure, scan))
+            self.records.kept("d", scan.cine.source.name, made_by(scan.cine, self.dehazer()), partial(measure, scan))
             for scan in self.clean_scans(self.some("d", self.n_clean))
         ]
 
@@ -211,8 +190,6 @@ class Bench:
         dehazer, sets = self.dehazer(), {CAMUS: [], CLEAN_CINES: []}
         for scan in self.clean_scans(self.some("e", self.n_clean)):
             sets[CLEAN_CINES if scan.cavities is None else CAMUS].append(model_frame(scan.cine, dehazer.grid))
-        to_grid = make_mapper(Cartesian(), self.hazes[0].frame_db.shape, dehazer.grid)
-        hazes = torch.from_numpy(to_grid.to_model(np.stack([haze.frame_db for haze in self.hazes])) / SPAN_DB + 1)
         losses = {"sigmas": list(SIGMAS), "frames": {name: len(frames) for name, frames in sets.items()}}
         losses["tissue"] = {
             name: denoising_loss(
@@ -222,9 +199,15 @@ class Bench:
             if frames
         }
         if dehazer.haze:
-            hazes = hazes.clamp(0, 1)[:, None]
+            hazes = self.haze_frames()[:, None]
             losses["haze"] = denoising_loss(dehazer.haze, hazes, torch.ones_like(hazes, dtype=torch.bool))
         return losses
+
+    def haze_frames(self) -> torch.Tensor:
+        """The hazes on the priors' grid, ``(N, depth, angle)`` in [0, 1] of 60 dB."""
+        to_grid = make_mapper(Cartesian(), self.hazes[0].frame_db.shape, self.dehazer().grid)
+        frames = to_grid.to_model(np.stack([haze.frame_db for haze in self.hazes]))
+        return torch.from_numpy(frames / SPAN_DB + 1).clamp(0, 1)
 
 
 def model_frame(cine: Cine, grid: ModelGrid) -> tuple[torch.Tensor, torch.Tensor]:
@@ -232,14 +215,3 @@ def model_frame(cine: Cine, grid: ModelGrid) -> tuple[torch.Tensor, torch.Tensor
     mapper = make_mapper(cine.geometry, cine.frames.shape[1:], grid)
     frame = torch.from_numpy(mapper.to_model(cine.frames[:1])[0] / cine.dynamic_range_db + 1).clamp(0, 1)
     return frame, torch.from_numpy(mapper.valid)
-
-
-def made_by(cine: Cine, dehazer: Dehazer) -> dict[str, Any]:
-    """All that a dehazed cine depends on, but for the code."""
-    priors = [prior.name if prior else None for prior in (dehazer.tissue, dehazer.haze)]
-    frames = digest_of(cine.frames)
-    return {"priors": priors, "settings": asdict(dehazer.settings), "frames": frames, "device": dehazer.device.type}
-
-
-def digest_of(frames: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(frames)).hexdigest()[:16]

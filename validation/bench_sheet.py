@@ -25,11 +25,10 @@ def write_sheet(path: Path, bench: Bench) -> None:
     """
     dehazer = bench.dehazer()
     real = [model_frame(scan.cine, dehazer.grid)[0] for scan in bench.clean_scans(COLUMNS)]
-    hazes = [torch.from_numpy(haze.frame_db) / 60 + 1 for haze in bench.hazes[:COLUMNS]]
     drawn = [
         draw_samples(prior, COLUMNS, device=dehazer.device).cpu()[:, 0] for prior in (dehazer.tissue, dehazer.haze)
     ]
-    rows = [drawn[0], real, drawn[1], hazes]
+    rows = [drawn[0], real, drawn[1], bench.haze_frames()[:COLUMNS]]
     sheet = np.concatenate([np.concatenate([_tile(frame) for frame in row], axis=1) for row in rows])
     with atomic(path, overwrite=True) as part:
         Image.fromarray(sheet).save(part, format="PNG")

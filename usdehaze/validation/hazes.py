@@ -92,8 +92,8 @@ def draw_hazes(per_cell: int, n_depth: int = 128, n_angle: int = 128) -> list[Ha
 def save_hazes(path: Path, hazes: list[Haze]) -> None:
     """Writes hazes as 8-bit levels, 0.31 dB apart."""
     levels = np.rint((np.stack([haze.frame_db for haze in hazes]) / -FLOOR_DB + 1) * 255).astype(np.uint8)
-    names = {key: np.array([getattr(haze, key) for haze in hazes]) for key in ("level", "extent", "seed")}
-    np.savez_compressed(path, frames=levels, **names)
+    level, extent, seed = (np.array([getattr(haze, key) for haze in hazes]) for key in ("level", "extent", "seed"))
+    np.savez_compressed(path, frames=levels, level=level, extent=extent, seed=seed)
 
 
 def load_hazes(path: Path) -> list[Haze]:

@@ -1,0 +1,128 @@
+"""The test bench for priors as a command: what it writes, that it goes on where it stopped, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from _scans import fan_frames
+from _tiny_priors import write_tiny_priors
+from PIL import Image
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """The script's module."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import bench
+
+    return bench
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    """Scans made up under the names of the first ones for tuning, and tiny priors; no weights of LPIPS."""
+    for name in ("camus", "clean-cines", "echo-haze"):
+        (tmp_path / name).mkdir()
+    frames = fan_frames(2, 96, 96)
+    label = np.zeros_like(frames)
+    label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
+    names = json.loads((SCRIPTS / "patients.json").read_text())
+    for seed, (patient, cine) in enumerate(
+        zip(names["camus"]["tuning"][:4], names["clean-cines"]["tuning"][:4], strict=True)
+    ):
+        with h5py.File(tmp_path / "camus" / f"{patient}.h5", "w") as file:
+            file["image"], file["label"] = frames, label
+        with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
+            file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
+    with h5py.File(tmp_path / "echo-haze" / "clip-01.h5", "w") as file:
+        file["cine"] = fan_frames(4, 96, 96, seed=2)
+    square = {"frames": [0], "polygon": [[35, 30], [45, 30], [45, 60], [35, 60]]}
+    beside = {"frames": [0], "polygon": [[50, 30], [60, 30], [60, 60], [50, 60]]}
+    regions = [{"name": "septum", "role": "tissue", **square}, {"name": "ventricle", "role": "haze", **beside}]
+    (tmp_path / "echo-haze" / "clip-01.rois.json").write_text(json.dumps({"regions": regions}))
+    write_tiny_priors(tmp_path)
+    monkeypatch.setenv("USDEHAZE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    priors = ["--tissue-prior", str(folder / "tissue.safetensors"), "--haze-prior", str(folder / "haze.safetensors")]
+    return [*priors, "--steps", "2", "--device", "cpu", "--limit", "2", "--out", str(folder / "out"), *more]
+
+
+def test_every_part_is_measured_once_and_found_again(bench, folder: Path, capsys) -> None:
+    bench.main(arguments(folder, "--seeds", "0", "1"))
+    first = capsys.readouterr()
+    (path,) = (folder / "out").glob("*.json")
+    document = json.loads(path.read_text())
+    assert [record["cine"] for record in document["a"]["records"]] == ["simulation-1000000000", "simulation-1000000001"]
+    ours = [record for record in document["b"]["records"] if record["method"] == "ours"]
+    assert [record["cine"] for record in ours] == ["patient0001.h5", "cine-01.h5"]
+    assert [(record["level"], record["extent"]) for record in ours] == [("light", "near"), ("light", "half")]
+    gains = [record["psnr_db"]["tissue"] - record["psnr_db"]["input"] for record in ours]
+    assert document["b"]["methods"]["ours"]["psnr_db"]["delta"] == pytest.approx(np.mean(gains))
+    assert document["b"]["cells"]["ours"]["light/near"]["delta"] == pytest.approx(gains[0])
+    assert "gcnr" in ours[0] and "gcnr" not in ours[1]  # labels of one of them
+    assert [record["seed"] for record in document["c"]["records"]] == [0, 1]
+    assert len(document["d"]["records"]) == 2
+    assert set(document["e"]["tissue"]) == {"camus", "clean-cines"} and len(document["e"]["haze"]) == 5
+    with Image.open(path.with_suffix(".png")) as sheet:
+        assert sheet.mode == "L"
+    assert first.err.count("\n") == 2 + 2 * 4 + 2 + 2  # simulated, hazed by four methods, seeds, harm
+
+    bench.main(arguments(folder, "--seeds", "0", "1"))
+    again = capsys.readouterr()
+    assert again.err == ""
+    assert again.out == first.out
+
+
+def test_other_settings_are_measured_anew(bench, folder: Path, capsys) -> None:
+    bench.main(arguments(folder, "--only", "d"))
+    bench.main(arguments(folder, "--only", "d"))
+    assert capsys.readouterr().err.count("\n") == 2
+    bench.main(arguments(folder, "--only", "d", "--samples", "2"))
+    assert capsys.readouterr().err.count("\n") == 2
+    assert len(list((folder / "out").glob("*samples2.json"))) == 1
+
+
+def test_without_a_haze_prior_there_are_five_more_rows(bench, folder: Path, capsys) -> None:
+    bench.main(arguments(folder, "--only", "b", "--limit", "1", "--baselines", "--gaussian-steps", "2"))
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    for name in ("median over beams", "same sampler, Gaussian noise", "projection", "PiGDM", "DPS"):
+        assert sum(line.startswith(f"| {name}") for line in rows) == 1
+
+
+def test_the_oracle_that_knows_the_tissue_is_the_best_row(bench, folder: Path, capsys) -> None:
+    bench.main(arguments(folder, "--only", "b"))
+    (path,) = (folder / "out").glob("*.json")
+    methods = json.loads(path.read_text())["b"]["methods"]
+    psnr = {name: summary["psnr_db"]["tissue"] for name, summary in methods.items()}
+    assert max(psnr, key=psnr.get) == "oracle: tissue known on the grid"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--only", "x"], "no such part"),
+        (["--tissue-prior", "nowhere.safetensors"], "nowhere.safetensors: no such prior"),
+        (["--steps", "0", "--only", "d"], "steps"),
+    ],
+)
+def test_what_cannot_be_done_ends_in_one_line(bench, folder: Path, more: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(arguments(folder, *more))
+    assert said in str(stopped.value) and "\n" not in str(stopped.value)
+
+
+def test_without_real_scans_only_simulated_hearts_can_be_measured(bench, folder: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("USDEHAZE_DATA", str(folder / "nowhere"))
+    with pytest.raises(SystemExit, match="set USDEHAZE_DATA"):
+        bench.main(arguments(folder))
+    bench.main(arguments(folder, "--only", "a", "--limit", "1"))
+    assert "a. simulated hearts (1)" in capsys.readouterr().out
