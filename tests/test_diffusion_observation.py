@@ -83,6 +83,22 @@ def test_log_power_leaves_both_alone_where_they_already_explain_the_frame():
     assert float((ax - x).abs()) < 1e-3 and float((an - n).abs()) < 1e-3
 
 
+def test_averaged_evidence_of_a_flat_frame_is_that_of_its_pixels():
+    y, x, n = (torch.full((1, 1, 9, 9), v, dtype=torch.float64) for v in (0.5, 0.45, 0.3))
+    alone, together = (LogPower(60.0, cells=c).explain(y, x, 0.02, n, 0.01) for c in (0.0, 1.5))
+    assert torch.allclose(torch.stack(alone), torch.stack(together), atol=1e-12)
+
+
+def test_one_grain_against_its_neighbours_is_outvoted():
+    # Haze explains every pixel but the middle one, which by itself would go to tissue.
+    y, x, n = (torch.full((1, 1, 21, 21), v, dtype=torch.float64) for v in (0.5, 0.2, 0.5))
+    n[..., 10, 10], x[..., 10, 10] = 0.2, 0.5
+    (alone, _), (together, _) = (LogPower(60.0, cells=c).explain(y, x, 0.01, n, 0.01) for c in (0.0, 1.5))
+    assert float(alone[0, 0, 10, 10]) > 0.48
+    assert float(together[0, 0, 10, 10]) < 0.46
+    assert torch.allclose(together[..., :3, :3], alone[..., :3, :3], atol=1e-3)
+
+
 def test_log_power_stays_finite_far_from_the_frame():
     model = LogPower(60.0)
     x, n = torch.tensor([3.0, -2.0, 0.5]), torch.tensor([-4.0, 3.0, 0.5])

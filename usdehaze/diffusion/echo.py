@@ -7,10 +7,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from usdehaze.diffusion.observation import Observation, Spread
 from usdehaze.errors import UsdehazeError
+
+MOST_EVIDENCE = 12.0  # log odds that one pixel can have for or against tissue before evidence is averaged
 
 
 class EchoPower(Observation):
@@ -109,12 +112,15 @@ class LogPower(Observation):
         std_db: deviation of everything else (resampling, the scanner's grey curve), dB.
         interference: share of that phase variance left in a pixel, which averages over speckle, in [0, 1].
         linearised: take ``h`` as linear about the estimates, as the other models do, instead of weighing both cases.
+        cells: deviation, in pixels, of the Gaussian that evidence of who made ``y`` is averaged over; 0 for none. A
+            wall or a haze that dominates a pixel mostly dominates its neighbours; a grain of speckle says little.
     """
 
     dynamic_range_db: float = 60.0
     std_db: float = 1.0
     interference: float = 0.3
     linearised: bool = False
+    cells: float = 0.0
 
     needs_haze = True  # no echo at all is minus infinity dB
 
@@ -156,11 +162,24 @@ class LogPower(Observation):
         s2 = self.variance(x, n)
         tissue_log, below_x, tissue_on, tissue_below = _cases(y, x, r2, s2)
         haze_log, below_n, haze_on, haze_below = _cases(y, n, q2, s2)
-        by_tissue = torch.sigmoid(tissue_log + below_n - haze_log - below_x)
+        evidence = tissue_log + below_n - haze_log - below_x
+        if self.cells:
+            evidence = _averaged(evidence.clamp(-MOST_EVIDENCE, MOST_EVIDENCE), self.cells)
+        by_tissue = torch.sigmoid(evidence)
         return (
             tissue_below + by_tissue * (tissue_on - tissue_below),
             haze_on + by_tissue * (haze_below - haze_on),
         )
+
+
+def _averaged(frames: Tensor, cells: float) -> Tensor:
+    """Gaussian average along the last two axes of ``(B, 1, depth, angle)``; beyond the border lies what is on it."""
+    reach = math.ceil(3 * cells)
+    at = torch.arange(-reach, reach + 1, device=frames.device, dtype=frames.dtype)
+    kernel = torch.exp(-0.5 * (at / cells) ** 2)
+    kernel = kernel / kernel.sum()
+    padded = F.pad(frames, (reach, reach, reach, reach), mode="replicate")
+    return F.conv2d(F.conv2d(padded, kernel.reshape(1, 1, -1, 1)), kernel.reshape(1, 1, 1, -1))
 
 
 def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
