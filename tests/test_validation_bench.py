@@ -88,7 +88,7 @@ def test_other_settings_are_measured_anew(bench, folder: Path, capsys) -> None:
     assert capsys.readouterr().err.count("\n") == 2
     bench.main(arguments(folder, "--only", "d", "--samples", "2"))
     assert capsys.readouterr().err.count("\n") == 2
-    assert len(list((folder / "out").glob("*samples2.json"))) == 1
+    assert len(list((folder / "out").glob("*samples2-limit2-d.json"))) == 1
 
 
 def test_without_a_haze_prior_there_are_five_more_rows(bench, folder: Path, capsys) -> None:

@@ -32,6 +32,7 @@ from usdehaze.validation.patients import SHARES
 
 HERE = Path(__file__).resolve().parent
 PARTS = "abcdef"
+OPTIONS = ("preset", "tissue_prior", "haze_prior", "steps", "samples", "device")
 QUICK = {"a": 2, "b": 12, "d": 6, "e": 12}  # scenes, with one seed and no sheet
 
 
@@ -49,33 +50,41 @@ def run(args: argparse.Namespace) -> list[str]:
     wanted = args.only.replace(",", "")
     if not wanted or set(wanted) - set(PARTS):
         raise UsdehazeError(f"no such part in --only {args.only}; there are {','.join(PARTS)}")
+    if args.limit is not None and args.limit < 1:
+        raise UsdehazeError(f"--limit must be at least 1, found {args.limit}")
     if args.quick:
         wanted = wanted.replace("f", "")
-    limits = dict.fromkeys(PARTS, args.limit) if args.limit else QUICK if args.quick else {}
-    seeds = (0,) if args.quick and args.seeds is None else tuple(args.seeds or (0, 1, 2))
-    options = {
-        name: getattr(args, name) for name in ("preset", "tissue_prior", "haze_prior", "steps", "samples", "device")
-    }
     data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
     if set(wanted) - {"a"} and not data.is_dir():
         raise UsdehazeError(f"no real scans in {data}; set USDEHAZE_DATA to their folder, or measure --only a")
-    (args.out / "records").mkdir(parents=True, exist_ok=True)
     bench = Bench(
-        options, data, Records(args.out / "records"), args.patients, seeds, limits, args.baselines, args.gaussian_steps
+        options={name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None},
+        data=data,
+        records=Records(args.out / "records"),
+        share=args.patients,
+        seeds=tuple(args.seeds or ((0,) if args.quick else (0, 1, 2))),
+        limits=dict.fromkeys(PARTS, args.limit) if args.limit else QUICK if args.quick else {},
+        baselines=args.baselines,
+        gaussian_steps=args.gaussian_steps,
     )
+    bench.records.folder.mkdir(parents=True, exist_ok=True)
     document = measure(bench, wanted)
-    dehazer = bench.dehazer()
-    name = "-".join(["bench", args.patients, *(p.sha256[:8] for p in (dehazer.tissue, dehazer.haze)), args.preset])
-    name += "".join(
-        f"-{what}{getattr(args, what)}" for what in ("steps", "samples") if getattr(args, what) not in (None, 1)
-    )
-    name += "-quick" if args.quick else ""
-    write_json(args.out / f"{name}.json", document)
-    lines = tables(document)
+    path = args.out / f"{run_name(args, bench, wanted)}.json"
+    write_json(path, document)
+    lines = [*tables(document), f"figures: {path}"]
     if "f" in wanted:
-        write_sheet(args.out / f"{name}.png", bench)
-        lines.append(f"sheet: {args.out / name}.png")
-    return [*lines, f"figures: {args.out / name}.json"]
+        write_sheet(path.with_suffix(".png"), bench)
+        lines.append(f"sheet: {path.with_suffix('.png')}")
+    return lines
+
+
+def run_name(args: argparse.Namespace, bench: Bench, wanted: str) -> str:
+    """Of the files of a run: what was measured, and how much of it."""
+    priors = [prior.sha256[:8] for prior in (bench.dehazer().tissue, bench.dehazer().haze)]
+    numbers = [f"{what}{value}" for what in ("steps", "samples", "limit") if (value := getattr(args, what))]
+    parts = [] if set(wanted) == set(PARTS) else [wanted]
+    switches = [what for what in ("quick", "baselines") if getattr(args, what)]
+    return "-".join([args.patients, *priors, args.preset, *numbers, *switches, *parts])
 
 
 def measure(bench: Bench, wanted: str) -> dict[str, Any]:
@@ -118,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--haze-prior", help="file, or name of a shipped prior (the preset's)")
     parser.add_argument("--preset", choices=list(PRESETS), default="fast")
     parser.add_argument("--steps", type=int, help="noise levels (the preset's)")
-    parser.add_argument("--samples", type=int, default=1, help="posterior samples a frame, whose mean counts (1)")
+    parser.add_argument("--samples", type=int, help="posterior samples a frame, whose mean counts (1)")
     parser.add_argument("--only", default=PARTS, help="parts, as in b,c (all)")
     parser.add_argument("--patients", choices=SHARES, default=SHARES[0], help="real clean scans to measure (tuning)")
     parser.add_argument("--limit", type=int, help="at most so many scenes of each part")

@@ -45,7 +45,7 @@ class Bench:
     """What is measured, and where it is kept.
 
     Attributes:
-        options: of `Dehazer.from_pretrained`: preset, priors, steps, samples, device.
+        options: of `Dehazer.from_pretrained`: the preset, and priors, steps, samples and device where they are given.
         data: folder of real scans.
         records: what was measured before.
         share: of the real clean scans, "tuning" or "held-out".
@@ -76,7 +76,7 @@ class Bench:
     def without_haze_prior(self, rule: str) -> Dehazer:
         """The same tissue prior by the paper's sampler, everything else taken for Gaussian noise."""
         options = self.options | {"preset": "paper", "steps": self.gaussian_steps, "samples": 1, "guidance": rule}
-        options["tissue_prior"] = options["tissue_prior"] or PRIORS[self.options["preset"]][0]
+        options.setdefault("tissue_prior", PRIORS[self.options["preset"]][0])
         return Dehazer.from_pretrained(**options, sampler="euler-maruyama", use_haze_prior=False)
 
     @cached_property
@@ -127,6 +127,7 @@ class Bench:
             native = scan.mapper.from_model(haze.frame_db[None], FLOOR_DB)
             scene = scan.under(native, native[0])
             design = {"level": haze.level, "extent": haze.extent, "haze": haze.seed}
+            design["set"] = CLEAN_CINES if scan.cavities is None else CAMUS
             for method, by, tissue in self.rows(scene, scan, haze):
                 by = by | {"method": method, "haze": haze.seed, "lpips": self.lpips is not None}
                 record = self.records.kept("b", scene.name, by, partial(measure, scene, tissue))

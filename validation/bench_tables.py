@@ -12,24 +12,25 @@ from usdehaze.validation.hazes import EXTENTS, LEVELS_DB
 
 SIMULATED = ("psnr_db", "ssim", "haze_psnr_db", "gcnr", "ks_tissue", "ks_haze", "leak_correlation", "clean_change_db")
 CLIPS = ("gcnr", "cnr", "ks_tissue", "ks_haze", "tissue_shift_db", "haze_shift_db", "print_db")
+ALL = "all"
 HARM = ("clean_change_db", "clean_shift_db", "clean_rise_db")
 
 
 def by_cell(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Mean PSNR of input and output by haze level, by extent, and by both, with the number of scenes."""
+    """Mean PSNR of input and output, and number of scenes: ``ROW/EXTENT``, rows are haze levels and sets of scans."""
     cells: dict[str, dict[str, Any]] = {}
-    for level in (None, *LEVELS_DB):
-        for extent in (None, *EXTENTS):
+    for row in (ALL, *LEVELS_DB, *dict.fromkeys(record["set"] for record in records)):
+        for extent in (ALL, *EXTENTS):
             chosen = [
-                r["psnr_db"]
-                for r in records
-                if r["level"] in (level or r["level"],) and (extent in (None, r["extent"]))
+                record["psnr_db"]
+                for record in records
+                if row in (ALL, record["level"], record["set"]) and extent in (ALL, record["extent"])
             ]
             if chosen:
                 means = {
                     part: float(np.mean([figure[part] for figure in chosen])) for part in ("input", "tissue", "delta")
                 }
-                cells[f"{level or 'all'}/{extent or 'all'}"] = means | {"scenes": len(chosen)}
+                cells[f"{row}/{extent}"] = means | {"scenes": len(chosen)}
     return cells
 
 
@@ -64,7 +65,7 @@ def _before_after(
     lines = _head(f"{title} ({len(records)})", names)
     for label, key in (("input", "input"), ("output", "tissue")):
         lines.append(_row(label, [_number(summary[name][key]) for name in names]))
-    lines.append(_row("95 % of change", [_interval(summary[name]["ci95"]) for name in names]))
+    lines.append(_row("95 % of change, else of output", [_interval(summary[name]["ci95"]) for name in names]))
     worst = [max((r[name]["tissue"] for r in records if name in r), key=abs) for name in names]
     lines.append(_row("largest output", [_number(value) for value in worst]))
     return [*lines, _row("wanted", [wanted.get(name, "") for name in names])] if wanted else lines
@@ -90,12 +91,11 @@ def _hazed(part: dict[str, Any]) -> list[str]:
     if true:
         lines.append(_row("truth", ["", "", "", "", "", _number(float(np.mean(true))), "", "", ""]))
     lines.append("")
-    columns = ["all", *EXTENTS]
+    cells, columns = part["cells"][OURS], [ALL, *EXTENTS]
     lines += _head("PSNR gain, dB (of the input's PSNR)", columns)
-    cells = part["cells"][OURS]
-    for level in ("all", *LEVELS_DB):
-        found = [cells.get(f"{level}/{extent}") for extent in columns]
-        lines.append(_row(level, [f"{c['delta']:+.2f} ({c['input']:.1f})" if c else "" for c in found]))
+    for label in dict.fromkeys(key.split("/")[0] for key in cells):
+        found = [cells.get(f"{label}/{extent}") for extent in columns]
+        lines.append(_row(label, [f"{c['delta']:+.2f} ({c['input']:.1f})" if c else "" for c in found]))
     return lines
 
 
