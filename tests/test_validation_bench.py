@@ -126,3 +126,15 @@ def test_without_real_scans_only_simulated_hearts_can_be_measured(bench, folder:
         bench.main(arguments(folder))
     bench.main(arguments(folder, "--only", "a", "--limit", "1"))
     assert "a. simulated hearts (1)" in capsys.readouterr().out
+
+
+def test_comments_and_docstrings_do_not_void_records(bench, tmp_path: Path) -> None:
+    from bench_records import bare
+
+    texts = ['"""One."""\nx = 1\n', '"""Two."""\n# why\nx = (\n    1\n)\n', "x = 2\n"]
+    codes = []
+    for i, text in enumerate(texts):
+        path = tmp_path / f"{i}.py"
+        path.write_text(text)
+        codes.append(bare(path))
+    assert codes[0] == codes[1] != codes[2]

@@ -160,3 +160,17 @@ def test_regions_that_are_empty_or_not_finite_are_refused(a: list[float], b: lis
     for measure in (metrics.gcnr, metrics.cnr, metrics.contrast_db, metrics.ks):
         with pytest.raises(ValueError, match="region"):
             measure(a, b)
+
+
+def test_structural_similarity_inside_an_image_is_the_mean_of_its_windows() -> None:
+    """Two halves, one alike: the mask of a half gives that half's mean, and halves average to the whole."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(-60, 0, (40, 60))
+    estimate = np.where(np.arange(60) < 30, truth, rng.uniform(-60, 0, (40, 60)))
+    left = np.zeros((40, 60), bool)
+    left[:, :25] = True  # no window reaches the other half
+    assert metrics.ssim(estimate, truth, 60, left) == pytest.approx(1)
+    parts = [metrics.ssim(estimate, truth, 60, mask) for mask in (left, ~left)]
+    assert metrics.ssim(estimate, truth, 60) == pytest.approx((20 * parts[0] + 30 * parts[1]) / 50)  # windows of each
+    with pytest.raises(ValueError, match="none in the mask"):
+        metrics.ssim(estimate, truth, 60, np.zeros((40, 60), bool))
