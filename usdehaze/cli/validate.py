@@ -33,7 +33,7 @@ _PATH = click.Path(path_type=Path)
     help="Simulation that RESULT was made of: adds errors against its truth.",
 )
 @click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
-@click.option("--report", type=_PATH, metavar="DIR", help="Write a report to DIR.")
+@click.option("--report", type=_PATH, metavar="DIR", help="Write JSON, CSV, panels and a PDF to DIR.")
 @common_options
 @click.pass_context
 def validate(

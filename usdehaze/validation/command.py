@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def run(
         roi: regions of interest for every result, a folder that holds ``STEM.rois.json`` (or ``.png``, ``.h5``, ...)
             for each source, or "auto" for automatic regions of the input.
         json_path: Metrics JSON, replaced if there.
-        report: folder for metrics.json, metrics.csv and PNG panels.
+        report: folder for metrics.json and metrics.csv, and for results PNG panels and report.pdf, a page a result.
         quiet: print no table.
         echo: prints one line.
         labels: what stands for tissue and haze in label images and segments, "tissue=170 haze=85".
@@ -61,7 +62,7 @@ def run(
     values = None if labels is None else parse_labels(labels)
     if margin_px is None:
         margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
-    for target in (json_path, report / "metrics.json" if report else None):
+    for target in (json_path, *((report / name for name in ("metrics.json", "report.pdf")) if report else ())):
         if target is not None:
             check_target(target, overwrite=True)
 
@@ -93,32 +94,40 @@ def _measure(
     report: Path | None,
 ) -> tuple[dict[str, Any], int]:
     """Metrics of result files, and how many of them failed. One bad file never stops the rest."""
+    from usdehaze.io.atomic import atomic
+
     records: list[dict[str, Any]] = []
     failed = 0
     unique = len({path.name for path in results}) == len(results)
-    for path in results:
-        try:
-            name = path.name if unique else str(path)
-            records += _measure_one(path, name, bins, roi, labels, margin_px, truth, report)
-        except UsdehazeError as error:
-            if len(results) == 1:
-                raise
-            print(f"usdehaze: {error}", file=sys.stderr)
-            failed += 1
-    if not records:
-        raise InputError(roi or truth, f"none of {len(results)} results could be measured")
+    with ExitStack() as stack:
+        pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", overwrite=True))
+        for path in results:
+            try:
+                name = path.name if unique else str(path)
+                found = _measure_one(path, name, bins, roi, labels, margin_px, truth, report, pdf, first=not records)
+            except UsdehazeError as error:
+                if len(results) == 1:
+                    raise
+                print(f"usdehaze: {error}", file=sys.stderr)
+                failed += 1
+            else:
+                records += found
+        if not records:
+            raise InputError(roi or truth, f"none of {len(results)} results could be measured")
     settings: dict[str, Any] = {"results": [path.name for path in results]}
     if truth is not None:
         settings["truth"] = truth.name
     if roi is not None:
-        automatic = any(record.get("regions") == AUTOMATIC for record in records)
-        regions: dict[str, Any] = {"origin": GIVEN, "source": roi.name, "margin_px": margin_px}
-        if automatic:
-            regions = {"origin": AUTOMATIC, "source": "the input", "margin_px": 0.0}
-        elif labels is not None:
-            regions["labels"] = dict(labels)
-        settings |= {"roi": roi.name, "regions": regions}
+        settings |= {"roi": roi.name, "regions": _origin(records, roi, labels, margin_px)}
     return metrics_document(records, bins, **settings), failed
+
+
+def _origin(records: list[dict[str, Any]], roi: Path, labels: Labels | None, margin_px: float) -> dict[str, Any]:
+    """Where the regions of these records came from."""
+    if any(record.get("regions") == AUTOMATIC for record in records):
+        return {"origin": AUTOMATIC, "source": "the input", "margin_px": 0.0}
+    regions: dict[str, Any] = {"origin": GIVEN, "source": roi.name, "margin_px": margin_px}
+    return regions if labels is None else regions | {"labels": dict(labels)}
 
 
 def _measure_one(
@@ -130,8 +139,10 @@ def _measure_one(
     margin_px: float,
     truth: Path | None,
     report: Path | None,
+    pdf: Path | None,
+    first: bool,
 ) -> list[dict[str, Any]]:
-    """Records of one result file, with the name it has in them; panels into the report folder."""
+    """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
     from usdehaze.io.result import read_result
 
     result = read_result(path)
@@ -139,13 +150,19 @@ def _measure_one(
     stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
     regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
     true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
-    if report is not None and regions is not None:
+    span, start = cine.dynamic_range_db, cine.source.first_frame
+    records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span)
+    if report is not None and pdf is not None:
+        from usdehaze.validation.pdf import append_page, cine_page
         from usdehaze.validation.report import write_panels
 
         images = {"input": cine.frames, "tissue": result.tissue, "haze": result.haze}
-        write_panels(report, path.name.removesuffix(".h5"), images, cine.dynamic_range_db, regions)
-    first = cine.source.first_frame
-    return evaluate_cine(name, cine.frames, result.tissue, regions, bins, first, true_tissue_db, cine.dynamic_range_db)
+        if regions is not None:
+            write_panels(report, path.name.removesuffix(".h5"), images, span, regions)
+        settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
+        document = metrics_document(records, bins, **settings)
+        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)
+    return records
 
 
 def _true_tissue(truth: Path, stem: str, cine: Cine) -> np.ndarray:

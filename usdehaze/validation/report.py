@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,52 @@ COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange:
 CAPTION_HEIGHT = 16
 # gCNR can be gamed by blackening a chamber: it is never shown alone.
 GCNR_COMPANY = ("gcnr", "gcnr_corrected", "ks_tissue", "tissue_shift_db", "ks_haze")
+TITLES = {
+    "gcnr": "gCNR",
+    "gcnr_corrected": "gCNR without its bias",
+    "ks_tissue": "KS, tissue region",
+    "tissue_shift_db": "shift, tissue region, dB",
+    "ks_haze": "KS, haze region",
+    "haze_shift_db": "shift, haze region, dB",
+    "mean_tissue_db": "mean, tissue region, dB",
+    "mean_haze_db": "mean, haze region, dB",
+    "cnr": "CNR",
+    "cnr_linear": "CNR of amplitudes",
+    "contrast_db": "contrast, dB",
+    "speckle_snr_tissue": "speckle SNR, tissue region",
+    "speckle_snr_haze": "speckle SNR, haze region",
+    "psnr_db": "PSNR, dB",
+    "ssim": "SSIM",
+    "rmse_tissue_db": "RMSE, tissue region, dB",
+    "rmse_haze_db": "RMSE, haze region, dB",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of a summary in words: values, interval and p as printed ("-" where there is none), and estimator."""
+
+    name: str
+    input: str
+    tissue: str
+    delta: str
+    interval: str
+    p: str
+    estimator: str
+
+
+def summary_rows(document: dict[str, Any]) -> list[Row]:
+    """The summary of a Metrics JSON, a row a metric."""
+    rows = []
+    for name, entry in document["summary"].items():
+        p = entry.get("paired", {}).get("wilcoxon_p")
+        estimator = document["settings"]["estimators"].get(name, "")
+        if "bias" in entry:
+            estimator += f"; bias {_number(entry['bias']['input'])} before, {_number(entry['bias']['tissue'])} after"
+        before, after, delta = (_number(entry[part]) for part in ("input", "tissue", "delta"))
+        interval = "-" if entry["ci95"] is None else " to ".join(_number(v) for v in entry["ci95"])
+        rows.append(Row(name, before, after, delta, interval, "-" if p is None else f"{p:.2g}", estimator))
+    return rows
 
 
 def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None) -> list[str]:
@@ -32,7 +79,7 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
     if counts:
         title += f"; pixels in a frame's regions: {counts}"
     if "regions" in settings:
-        title += f"; {_regions_in_words(settings['regions'])}"
+        title += f"; {regions_in_words(settings['regions'])}"
     columns = ("input", "tissue", "delta")
     tested = settings["n_cines"] > 1
     heads = [
@@ -41,23 +88,17 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
         *([f"{'Wilcoxon p':>12}"] if tested else []),
     ]
     lines = [title, f"{'':<20}{''.join(heads)}  estimator"]
-    for name, entry in document["summary"].items():
-        if only is not None and name not in only:
+    for row in summary_rows(document):
+        if only is not None and row.name not in only:
             continue
-        values = [f"{_number(entry[part]):>10}" for part in columns]
-        interval = "-" if entry["ci95"] is None else " to ".join(_number(v) for v in entry["ci95"])
-        values.append(f"{interval:>20}")
-        if tested:
-            p = entry.get("paired", {}).get("wilcoxon_p")
-            values.append(f"{'-' if p is None else f'{p:.2g}':>12}")
-        estimator = settings["estimators"].get(name, "")
-        if "bias" in entry:
-            estimator += f"; bias {_number(entry['bias']['input'])} before, {_number(entry['bias']['tissue'])} after"
-        lines.append(f"{name:<20}{''.join(values)}  {estimator}")
+        values = [f"{value:>10}" for value in (row.input, row.tissue, row.delta)]
+        values += [f"{row.interval:>20}", *([f"{row.p:>12}"] if tested else [])]
+        lines.append(f"{row.name:<20}{''.join(values)}  {row.estimator}")
     return lines + [f"note: {warning}" for warning in settings["warnings"]]
 
 
-def _regions_in_words(regions: dict[str, Any]) -> str:
+def regions_in_words(regions: dict[str, Any]) -> str:
+    """Where regions came from, as the settings of a Metrics JSON have it."""
     words = f"{AUTOMATIC} regions" if regions["origin"] == AUTOMATIC else f"regions: {regions['source']}"
     return words + (f", eroded by {regions['margin_px']:g} pixels" if regions["margin_px"] else "")
 
@@ -109,23 +150,29 @@ def panel(
             where they are automatic.
         frame: whose regions are drawn.
     """
-    tiles = []
-    for image in images_db.values():
-        grey = np.clip(np.rint((1 + image / dynamic_range_db) * 255), 0, 255).astype(np.uint8)
-        tile = np.repeat(grey[..., None], 3, axis=2)
-        for role, colour in COLOURS.items():
-            if regions is not None:
-                mask = regions.mask(role, frame)
-                tile[mask & ~ndimage.binary_erosion(mask)] = colour
-        tiles.append(np.pad(tile, ((CAPTION_HEIGHT, 0), (0, 2), (0, 0))))
+    tiles = [
+        np.pad(tile(image, dynamic_range_db, regions, frame), ((CAPTION_HEIGHT, 0), (0, 2), (0, 0)))
+        for image in images_db.values()
+    ]
     sheet = Image.fromarray(np.concatenate(tiles, axis=1))
     draw = ImageDraw.Draw(sheet)
     left = 0
     remark = f", {AUTOMATIC} regions" if regions is not None and regions.origin == AUTOMATIC else ""
-    for caption, tile in zip(images_db, tiles, strict=True):
+    for caption, pixels in zip(images_db, tiles, strict=True):
         draw.text((left + 3, 2), caption + remark, fill=(255, 255, 255))
-        left += tile.shape[1]
+        left += pixels.shape[1]
     return sheet
+
+
+def tile(image_db: np.ndarray, dynamic_range_db: float, regions: Regions | None, frame: int) -> np.ndarray:
+    """One picture of a panel, without caption: ``(H, W, 3)`` uint8."""
+    grey = np.clip(np.rint((1 + image_db / dynamic_range_db) * 255), 0, 255).astype(np.uint8)
+    pixels = np.repeat(grey[..., None], 3, axis=2)
+    for role, colour in COLOURS.items():
+        if regions is not None:
+            mask = regions.mask(role, frame)
+            pixels[mask & ~ndimage.binary_erosion(mask)] = colour
+    return pixels
 
 
 def write_panels(
