@@ -13,18 +13,20 @@ SHARES = ("tuning", "held-out")
 SHUFFLE_SEED = 6
 
 
-def split_names(names: Sequence[str], seen: Sequence[str] = ()) -> dict[str, list[str]]:
+def split_names(names: Sequence[str], seen: Sequence[str] = (), shown: Sequence[str] = ()) -> dict[str, list[str]]:
     """A third for tuning, the rest held out.
 
     Args:
         names: of the scans of one set; their order does not matter.
         seen: those that were measured before there was a split; they are for tuning.
+        shown: those that the simulator was drawn after; they are for tuning beyond the third.
     """
     shuffled = sorted(names)
     random.Random(SHUFFLE_SEED).shuffle(shuffled)
     order = [*seen, *(name for name in shuffled if name not in seen)]
     third = len(order) // 3
-    return {"tuning": order[:third], "held-out": order[third:]}
+    tuning = [*order[:third], *(name for name in shown if name not in order[:third])]
+    return {"tuning": tuning, "held-out": [name for name in order if name not in tuning]}
 
 
 def read_patients(path: Path, share: str) -> dict[str, list[str]]:
