@@ -7,10 +7,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from usdehaze.diffusion.observation import Observation, Spread
+from usdehaze.diffusion.smooth import average
 from usdehaze.errors import UsdehazeError
 
 MOST_EVIDENCE = 12.0  # log odds that one pixel can have for or against tissue before evidence is averaged
@@ -164,22 +164,12 @@ class LogPower(Observation):
         haze_log, below_n, haze_on, haze_below = _cases(y, n, q2, s2)
         evidence = tissue_log + below_n - haze_log - below_x
         if self.cells:
-            evidence = _averaged(evidence.clamp(-MOST_EVIDENCE, MOST_EVIDENCE), self.cells)
+            evidence = average(evidence.clamp(-MOST_EVIDENCE, MOST_EVIDENCE), self.cells)
         by_tissue = torch.sigmoid(evidence)
         return (
             tissue_below + by_tissue * (tissue_on - tissue_below),
             haze_on + by_tissue * (haze_below - haze_on),
         )
-
-
-def _averaged(frames: Tensor, cells: float) -> Tensor:
-    """Gaussian average along the last two axes of ``(B, 1, depth, angle)``; beyond the border lies what is on it."""
-    reach = math.ceil(3 * cells)
-    at = torch.arange(-reach, reach + 1, device=frames.device, dtype=frames.dtype)
-    kernel = torch.exp(-0.5 * (at / cells) ** 2)
-    kernel = kernel / kernel.sum()
-    padded = F.pad(frames, (reach, reach, reach, reach), mode="replicate")
-    return F.conv2d(F.conv2d(padded, kernel.reshape(1, 1, -1, 1)), kernel.reshape(1, 1, 1, -1))
 
 
 def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
