@@ -17,7 +17,7 @@ SETTINGS = {
     "samples": 4,
     "strength": 0.75,
     "scale": (0.93, 0.88),
-    "warm": True,
+    "from_guess": True,
     "tissue_prior": "unet-tissue sha256:00ff",
     "haze_prior": "unet-haze sha256:11ee",
 }

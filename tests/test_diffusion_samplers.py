@@ -134,11 +134,11 @@ def test_a_start_around_an_earlier_result_at_a_low_level_stays_near_it():
 
 
 def test_settings_start_around_the_first_guess_or_from_noise_alone():
-    for warm in (True, False):
+    for from_guess in (True, False):
         problem, seen = frames(), []
-        s = Settings(sampler="euler", steps=2, warm=warm)
+        s = Settings(sampler="euler", steps=2, from_guess=from_guess)
         sample(s, Posterior(problem, Proximal()), source(problem), seen.append)
-        expected = source(problem)() * s.sigma_max + (problem.first_guess() if warm else 0)
+        expected = source(problem)() * s.sigma_max + (problem.first_guess() if from_guess else 0)
         torch.testing.assert_close(seen[0].u, expected)
 
 
@@ -154,7 +154,7 @@ def test_a_value_that_is_not_finite_stops_the_run_by_step_rule_and_level(sampler
     problem.tissue.mean = math.nan
     level = "9.85" if sampler in BY_TIME else "1.41" if "churn" in sampler else "1"
     with pytest.raises(UsdehazeError, match=rf"step 1 \(guidance pigdm, noise level {level}\): values are not finite"):
-        sample(Settings(sampler=sampler, steps=3, warm=False), Posterior(problem, PiGDM()), source(problem))
+        sample(Settings(sampler=sampler, steps=3, from_guess=False), Posterior(problem, PiGDM()), source(problem))
 
 
 @pytest.mark.parametrize("sampler", [*BY_SIGMA, *BY_TIME])

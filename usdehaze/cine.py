@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -135,3 +136,19 @@ class Cine:
             len(self.geometry.angles_rad),
         ):
             raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
+
+
+def blocks(n_frames: int, most: int, group: int = 1, first_frame: int = 0) -> Iterator[slice]:
+    """Cuts a run of frames into blocks that never part a group.
+
+    Args:
+        n_frames: frames of the run.
+        most: frames of a block at most; where a group is larger, its size.
+        group: frames whose indices in the source have one quotient by this number hang together.
+        first_frame: index in the source of the run's first frame.
+    """
+    size, start = max(group, most // group * group), 0
+    while start < n_frames:
+        stop = min(start + size - (first_frame + start) % group, n_frames)
+        yield slice(start, stop)
+        start = stop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor
@@ -15,6 +15,7 @@ from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, Scale,
 from usdehaze.diffusion.observation import Additive, GaussianNoise, Observation
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.errors import UsdehazeError
+from usdehaze.haze_floor import DEVIATION, haze_floor
 
 GUIDANCES = ("proximal", "pigdm", "dps", "projection")
 OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
@@ -42,7 +43,7 @@ SAMPLERS = (*BY_SIGMA, *BY_TIME)
 
 @dataclass(frozen=True)
 class Settings:
-    """How a cine is dehazed. The first fields are the presets' business, the last three the user's.
+    """How a cine is dehazed. The first fields are the presets' business, the last four the user's.
 
     Attributes:
         preset: name it came from.
@@ -52,9 +53,17 @@ class Settings:
         steps: noise levels.
         scale: lambda and kappa, the shares of the guidance's pull on tissue and haze; None for the guidance's own.
         sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); samplers of `BY_SIGMA` only.
-        warm: start from the frame's first guess under noise of sigma_max, not from noise alone.
+        from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone.
+        window: side of the `haze_floor` that the first guess of haze is, cells of the model grid; 0 for what mean and
+            variance of the haze prior's data say.
+        doubt: how many times the variance measured on held-out frames the estimates of the tissue and the haze prior
+            are taken to have, see `Doubted`; None for what follows from their data's variance alone.
+        cells: see `LogPower`.
         chains: independent runs that make up one sample.
         votes: last noise levels at which each chain says how much of every pixel is haze.
+        warm_steps, warm_sigma: noise levels, and the first of them, of a frame that starts from the one before.
+        group: frames of a group, counted from the source's first frame; only within it does one start from another.
+        warm_start: frames of a cine start from the result of the frame before; False: every frame for itself.
         seed: of the frames' random streams.
         strength: share of the removal in dB that is applied: 0 nothing, 1 all.
         samples: posterior samples a frame; the result is their mean, and from 2 on comes with their deviation.
@@ -69,11 +78,18 @@ class Settings:
     sampler: str = "stochastic"
     steps: int = 32
     scale: Scale | None = None
-    sigma_max: float = 1.0
+    sigma_max: float = 0.5
     sigma_min: float = 0.04
-    warm: bool = True
+    from_guess: bool = True
+    window: int = 31
+    doubt: tuple[float, float] | None = (5.0, 4.0)
+    cells: float = 1.5
     chains: int = 2
     votes: int = 16
+    warm_steps: int = 8
+    warm_sigma: float = 0.3
+    group: int = 8
+    warm_start: bool = False
     seed: int = 0
     strength: float = 1.0
     samples: int = 1
@@ -93,6 +109,13 @@ class Settings:
             )
         if not 0 <= self.strength <= 1:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
+        if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0:
+            raise UsdehazeError(
+                "warm_steps and group must be at least 1 and warm_sigma above 0, "
+                f"found {self.warm_steps}, {self.group} and {self.warm_sigma:g}"
+            )
+        if self.warm_start and self.by_time:
+            raise UsdehazeError(f"sampler {self.sampler} starts every frame from noise alone; leave out the warm start")
         if self.guidance == "projection" and self.observation != "additive":
             raise UsdehazeError(f"projection needs the additive observation model, found {self.observation}")
 
@@ -100,6 +123,11 @@ class Settings:
     def by_time(self) -> bool:
         """The sampler takes the paper's even times."""
         return self.sampler in BY_TIME
+
+    @property
+    def of_follower(self) -> Settings:
+        """Those of a frame that starts from the one before: fewer noise levels, from a lower one on."""
+        return replace(self, steps=self.warm_steps, sigma_max=self.warm_sigma)
 
     @property
     def own_scale(self) -> Scale:
@@ -121,7 +149,10 @@ PRESETS = {
         observation="additive",
         sampler="euler-maruyama",
         steps=600,
-        warm=False,
+        from_guess=False,
+        window=0,
+        doubt=None,
+        cells=0.0,
         chains=1,
         votes=1,
     ),
@@ -135,7 +166,8 @@ def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: floa
         return GaussianNoise()
     if settings.observation == "additive":
         return Additive()
-    return LogPower(dynamic_range_db, linearised=settings.observation == "log-power-linearised")
+    linearised = settings.observation == "log-power-linearised"
+    return LogPower(dynamic_range_db, linearised=linearised, cells=settings.cells)
 
 
 def make_rule(settings: Settings, noise: Callable[[], Tensor], problem: Problem) -> tuple[Rule, Callable[[], Tensor]]:
@@ -170,8 +202,8 @@ def sample(
     Returns:
         ``(B, size)`` unknowns.
     """
-    if around is None and settings.warm:
-        around = guided.problem.first_guess()
+    if around is None and settings.from_guess:
+        around = _first_guess(settings, guided.problem)
     if settings.by_time:
         sde = PaperVE()
         u = samplers.start(noise, sde.beta(1.0), 0.0 if around is None else around)
@@ -182,3 +214,9 @@ def sample(
     if settings.sampler == "adaptive-flow":
         return run(guided, u, sigmas, callback=callback)
     return run(guided, u, sigmas, noise=noise, callback=callback)
+
+
+def _first_guess(settings: Settings, problem: Problem) -> Tensor:
+    if settings.window and problem.haze is not None:
+        return problem.first_guess(haze_floor(problem.y, settings.window), DEVIATION)
+    return problem.first_guess()

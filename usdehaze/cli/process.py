@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-CHUNK_FRAMES, CHUNK_BYTES = 64, 32 * 2**20  # taken on at once at most, as float32
+CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as float32
 TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
 
 
@@ -44,6 +44,12 @@ TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
 @click.option("--lambda", "lambda_", type=Number(0, 1000), metavar="X", help="Guidance's pull on tissue; with --kappa.")
 @click.option("--kappa", type=Number(0, 1000), metavar="X", help="Guidance's pull on haze; with --lambda.")
 @click.option("--steps", type=click.IntRange(1, 100_000), help="Sampling steps; the preset's by default.")
+@click.option(
+    "--warm-start/--independent",
+    "warm_start",
+    default=None,
+    help="Let frames start from the result of the frame before, or every frame for itself; the preset's by default.",
+)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
 @click.option(
     "--strength", type=Number(0, 1), default=1.0, show_default=True, help="Scales the removal in dB: 0 nothing, 1 all."
@@ -184,7 +190,7 @@ class _Worker:
             progress = stack.enter_context(frame_progress(job.scan.name, scan.n_frames, self.settings.quiet))
             for sink in sinks:
                 stack.enter_context(sink)
-            for cine in scan.chunks(self._chunk(scan)):
+            for cine in scan.chunks(self._chunk(scan), dehazer.group):
                 done = cine.source.first_frame - scan.source.first_frame
                 result = dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames))
                 for sink in sinks:

@@ -237,7 +237,7 @@ def _device(name: str) -> torch.device:
     """The device asked for; of several processes each takes a GPU of its own."""
     import torch
 
-    from usdehaze.dehazer import find_device
+    from usdehaze.device import find_device
 
     try:
         device = find_device(name)

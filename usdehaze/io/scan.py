@@ -10,7 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
-from usdehaze.cine import Cine, Geometry, Source
+from usdehaze.cine import Cine, Geometry, Source, blocks
 from usdehaze.errors import InputError
 
 
@@ -64,14 +64,14 @@ class Scan(ABC):
         except ValueError as error:
             raise InputError(self.path, str(error)) from error
 
-    def chunks(self, n_frames: int) -> Iterator[Cine]:
-        """All frames in order, at most ``n_frames`` at a time.
+    def chunks(self, n_frames: int, group: int = 1) -> Iterator[Cine]:
+        """All frames in order, at most ``n_frames`` at a time, groups kept together: see `usdehaze.cine.blocks`.
 
         Raises:
             InputError: a frame that cannot be used.
         """
-        for start in range(0, self.n_frames, n_frames):
-            yield self.read(start, min(start + n_frames, self.n_frames))
+        for block in blocks(self.n_frames, n_frames, group, self.source.first_frame):
+            yield self.read(block.start, block.stop)
 
     def __enter__(self) -> Scan:
         return self

@@ -1,0 +1,65 @@
+"""Where frames are computed, and how many at once, so that neither batch size nor number of cores changes a bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from usdehaze.errors import UsdehazeError
+
+CUDA_CHUNK = 16  # jobs in one network pass on a GPU, always: kernels, and so last bits, depend on it
+Job = TypeVar("Job")
+Found = TypeVar("Found")
+
+
+def find_device(name: str) -> torch.device:
+    """The device that "auto", "cpu", "cuda" or "cuda:N" stands for.
+
+    Raises:
+        UsdehazeError: another name, or a device that is not there.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsdehazeError(
+            f"device {name} is not there: {torch.cuda.device_count()} CUDA devices found; use --device cpu"
+        )
+    return device
+
+
+def jobs_at_once(device: torch.device) -> int:
+    """Jobs that keep a device busy."""
+    return CUDA_CHUNK if device.type == "cuda" else torch.get_num_threads()
+
+
+def run_jobs(device: torch.device, run: Callable[[list[Job]], list[Found]], jobs: list[Job]) -> list[Found]:
+    """What ``run`` finds for each job, given one at a time on a CPU; 16 on a GPU, filled up where there are fewer."""
+    if device.type != "cuda":
+        return _one_thread_each(lambda job: run([job])[0], jobs)
+    padded = jobs + jobs[:1] * (-len(jobs) % CUDA_CHUNK)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        chunks = [run(padded[i : i + CUDA_CHUNK]) for i in range(0, len(padded), CUDA_CHUNK)]
+    return [found for chunk in chunks for found in chunk][: len(jobs)]
+
+
+def _one_thread_each(work: Callable[[Job], Found], jobs: list[Job]) -> list[Found]:
+    """Runs each job on one core, as many at once as there are threads.
+
+    A network pass on one core sums in the same order whatever runs beside it, so that neither batch size nor the
+    number of cores changes a bit; and small frames gain more from this than from cores that share one convolution.
+    """
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(work, jobs))
+    finally:
+        torch.set_num_threads(threads)
