@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from usdehaze.validation.calibration import coverage, fit_factor
 from usdehaze.validation.trust_study import calibrate
@@ -44,6 +45,16 @@ def test_recalibration_restores_coverage_on_other_scenes() -> None:
     assert found["after"] == {level: pytest.approx(int(level) / 100, abs=0.02) for level in ("50", "80", "95")}
     assert found["factors"] == [pytest.approx(2.5, rel=0.05)] * 3
     assert found["n_fit"] == 2 and found["n_test"] == 1 and found["n_pixels"] == N
+
+
+def test_a_factor_that_does_not_suit_every_scene_shows_in_the_coverage_of_each() -> None:
+    found = calibrate([draw(1, 2.5)], [draw(3, 2.5), draw(8, 5.0)])
+    narrow, narrower = (scene["95"] for scene in found["scenes_before"])
+    assert narrow == pytest.approx(2 * stats.norm.cdf(1.96 / 2.5) - 1, abs=0.02)
+    assert narrower == pytest.approx(2 * stats.norm.cdf(1.96 / 5) - 1, abs=0.02)
+    right, still_narrow = (scene["95"] for scene in found["scenes_after"])
+    assert right == pytest.approx(0.95, abs=0.02)
+    assert still_narrow == pytest.approx(2 * stats.norm.cdf(1.96 / 2) - 1, abs=0.02)
 
 
 def test_pixels_whose_samples_agree_count_in_the_coverage_of_all_but_not_in_the_factor() -> None:

@@ -7,7 +7,7 @@
 Scenes are simulated hearts that no prior was trained on, and clean real frames (``USDEHAZE_DATA``) under simulated
 haze.
 Each piece of work (one scene, one method) leaves a JSON file in --work; a rerun takes on what is missing there, or was
-made with other priors, presets or method settings. Two runs with different --only may go on side by side.
+made with other priors, presets, method settings or code. Two runs with different --only may go on side by side.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from bench_records import CODE, FIGURES
+from code_hash import code_hash
 from trust_tables import write_tables
 
 from usdehaze.priors.prior import Prior
@@ -50,6 +52,7 @@ FLICKER_FRAMES = 3
 REAL_FRAMES = 4
 SEEDS = (1, 2)  # beside seed 0
 SAMPLES = 4
+MADE_BY_CODE = (*CODE, *(f"validation/{name}.py" for name in FIGURES), "simulate/*.py")
 CAMUS_LABELS = ("label", {"tissue": ["170"], "haze": ["85"]})
 
 
@@ -107,7 +110,7 @@ class Study:
     def made_by(self, job: Job) -> dict[str, Any]:
         """What a record depends on, as JSON gives it back."""
         method = self.table[job.method]
-        by: dict[str, Any] = {"what": method.what}
+        by: dict[str, Any] = {"what": method.what, "code": code_hash(*MADE_BY_CODE)}
         if method.learned:
             by |= {"priors": prior_names(), "preset": asdict(PRESETS["fast" if job.method == OURS else "paper"])}
         return json.loads(json.dumps(by))
@@ -118,11 +121,7 @@ class Study:
         if not path.exists():
             return None
         record = json.loads(path.read_text(encoding="utf-8"))
-        was, now = record["made_by"], self.made_by(job)
-        if "preset" in was and "preset" in now:  # a setting that did not exist then is no change
-            both = was["preset"].keys() & now["preset"].keys()
-            was, now = ({**by, "preset": {name: by["preset"][name] for name in both}} for by in (was, now))
-        return record if was == now else None
+        return record if record["made_by"] == self.made_by(job) else None
 
     def measure(self, job: Job) -> None:
         """Does the work, and keeps the record."""
@@ -221,7 +220,7 @@ def main(arguments: list[str] | None = None, table: Callable[[int], dict[str, Me
     parser.add_argument("--clean-cines", type=int, default=2, help="clean cines")
     parser.add_argument("--cines", type=int, default=2, help="simulated cines whose flicker is measured")
     parser.add_argument("--seeds", type=int, default=2, help="simulated scenes done with three seeds")
-    parser.add_argument("--calibration", type=int, default=3, help="scenes to fit the std's factor on, and to test it")
+    parser.add_argument("--calibration", type=int, default=6, help="scenes to fit the std's factor on, and to test it")
     parser.add_argument("--gaussian-steps", type=int, default=GAUSSIAN_STEPS, help="of the priors without haze prior")
     parser.add_argument("--only", action="append", default=[], help="part, scenes or method; all must hold")
     parser.add_argument("--tables", action="store_true", help="write the tables only")

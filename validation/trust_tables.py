@@ -142,11 +142,17 @@ def calibration(document: dict[str, Any]) -> list[str]:
         (f"all pixels, std times {found['factor']:.2f}", "all_after"),
     ):
         lines.append(_row(label, [f"{100 * found[key][level]:.0f} %" for level in ("50", "80", "95")]))
+    before, after = (
+        ", ".join(f"{100 * scene['95']:.0f}" for scene in found[key]) for key in ("scenes_before", "scenes_after")
+    )
     return [
         *lines,
         "",
-        f"Each scene by itself would ask for a factor of {factors}; rank correlation of std and absolute error in the "
-        f"test scenes: {ranks}.",
+        f"Scene by scene, the intervals of 95 % of the test scenes (std of at least 0.1 dB) hold {before} % as sampled "
+        f"and {after} % with the factor.",
+        "",
+        f"Each scene by itself would ask for a factor of {factors} (the first {found['n_fit']} are those it was fitted "
+        f"on); rank correlation of std and absolute error in the test scenes: {ranks}.",
     ]
 
 

@@ -110,31 +110,41 @@ def calibrate(fit: Sequence[Pixels], test: Sequence[Pixels]) -> dict[str, Any]:
     Returns:
         ``factor``; ``doubtful``, share of the test pixels whose std is at least 0.1 dB; coverages ``before`` and
         ``after`` of these, and of ``all`` counted pixels, levels in per cent. What one factor cannot say: ``factors``
-        that every scene would ask for by itself, fit and test, and ``rank_correlations`` of std and absolute error in
-        each test scene (Spearman; near 0 where the std does not know where the errors are).
+        that every scene would ask for by itself, fit and test; coverages of each test scene, ``scenes_before`` and
+        ``scenes_after``, of the same pixels as ``before``; and ``rank_correlations`` of std and absolute error in each
+        test scene (Spearman; near 0 where the std does not know where the errors are).
     """
     factor = fit_factor(*_pooled(fit))
-    estimate, std, truth = _pooled(test)
-    doubtful = std >= LEAST_STD_DB
-
-    def covered(pixels: np.ndarray, scale: float) -> dict[str, float]:
-        found = coverage(estimate[pixels], scale * std[pixels], truth[pixels])
-        return {f"{100 * p:g}": share for p, share in found.items()}
-
-    everywhere = np.ones_like(doubtful)
+    everything = _pooled(test)
+    doubtful = _doubtful(everything)
     return {
         "factor": factor,
         "n_fit": len(fit),
         "n_test": len(test),
-        "n_pixels": int(estimate.size),
+        "n_pixels": int(everything[0].size),
         "factors": [fit_factor(*pixels) for pixels in (*fit, *test)],
         "rank_correlations": [float(stats.spearmanr(std, np.abs(x - true)).statistic) for x, std, true in test],
-        "doubtful": float(doubtful.mean()),
-        "before": covered(doubtful, 1.0),
-        "after": covered(doubtful, factor),
-        "all_before": covered(everywhere, 1.0),
-        "all_after": covered(everywhere, factor),
+        "doubtful": doubtful[0].size / everything[0].size,
+        "before": _covered(doubtful, 1.0),
+        "after": _covered(doubtful, factor),
+        "all_before": _covered(everything, 1.0),
+        "all_after": _covered(everything, factor),
+        "scenes_before": [_covered(_doubtful(pixels), 1.0) for pixels in test],
+        "scenes_after": [_covered(_doubtful(pixels), factor) for pixels in test],
     }
+
+
+def _doubtful(pixels: Pixels) -> Pixels:
+    """Those whose samples differ enough for a factor to matter."""
+    estimate, std, truth = pixels
+    counts = std >= LEAST_STD_DB
+    return estimate[counts], std[counts], truth[counts]
+
+
+def _covered(pixels: Pixels, factor: float) -> dict[str, float]:
+    """Coverage with the std times a factor, by level in per cent."""
+    estimate, std, truth = pixels
+    return {f"{100 * p:g}": share for p, share in coverage(estimate, factor * std, truth).items()}
 
 
 def _pooled(parts: Sequence[Pixels]) -> Pixels:
