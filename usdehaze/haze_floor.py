@@ -7,12 +7,12 @@ from torch import Tensor
 from usdehaze.diffusion.smooth import average, opening
 
 GRAIN = 2.0  # deviation of the average that takes speckle off, cells of the model grid
-BELOW = 0.05  # model units (3 dB of 60): tissue adds to every level, so that haze lies lower than what is seen
+BELOW = 4 / 60  # model units: tissue adds to every level, so that haze lies lower than what is seen
 DEVIATION = 5 / 60  # of the guess, model units
 
 
 def haze_floor(y: Tensor, window: int) -> Tensor:
-    """Level that haze has at most, wherever it is smooth: the opened, smoothed frame less 3 dB.
+    """Level that haze has at most, wherever it is smooth: the opened, smoothed frame less 4 dB of 60.
 
     Walls stand out of haze and are narrower than a window, haze is not: grey-level opening keeps what fills a window.
     So does it keep tissue that fills one; what became of that is decided by the priors, who see this only under noise.

@@ -76,16 +76,16 @@ class Settings:
     guidance: str = "proximal"
     observation: str = "log-power"
     sampler: str = "stochastic"
-    steps: int = 32
+    steps: int = 12
     scale: Scale | None = None
     sigma_max: float = 0.5
     sigma_min: float = 0.04
     from_guess: bool = True
-    window: int = 31
-    doubt: tuple[float, float] | None = (5.0, 4.0)
+    window: int = 37
+    doubt: tuple[float, float] | None = (8.0, 5.0)
     cells: float = 1.5
     chains: int = 2
-    votes: int = 16
+    votes: int = 6
     warm_steps: int = 8
     warm_sigma: float = 0.3
     group: int = 8
@@ -109,6 +109,10 @@ class Settings:
             )
         if not 0 <= self.strength <= 1:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
+        if self.window and (self.window < 3 or self.window % 2 == 0):
+            raise UsdehazeError(f"window must be 0 or an odd number from 3 on, found {self.window}")
+        if self.cells < 0 or min(self.doubt or (1.0,)) <= 0:
+            raise UsdehazeError(f"cells must be at least 0 and doubts above 0, found {self.cells} and {self.doubt}")
         if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0:
             raise UsdehazeError(
                 "warm_steps and group must be at least 1 and warm_sigma above 0, "
