@@ -32,12 +32,13 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     frames = fan_frames(2, 96, 96)
     label = np.zeros_like(frames)
     label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
+    dark = np.where(label == 85, frames // 8, frames)
     names = json.loads((SCRIPTS / "patients.json").read_text())
     for seed, (patient, cine) in enumerate(
-        zip(names["camus"]["tuning"][:4], names["clean-cines"]["tuning"][:4], strict=True)
+        zip(names["camus"]["tuning"][:5], names["clean-cines"]["tuning"][:5], strict=True)
     ):
         with h5py.File(tmp_path / "camus" / f"{patient}.h5", "w") as file:
-            file["image"], file["label"] = frames, label
+            file["image"], file["label"] = frames if seed == 1 else dark, label  # the second has haze of its own
         with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
             file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
     with h5py.File(tmp_path / "echo-haze" / "clip-01.h5", "w") as file:
@@ -80,6 +81,14 @@ def test_every_part_is_measured_once_and_found_again(bench, folder: Path, capsys
     again = capsys.readouterr()
     assert again.err == ""
     assert again.out == first.out
+
+
+def test_scans_with_haze_of_their_own_do_not_count_as_clean(bench, folder: Path) -> None:
+    bench.main(arguments(folder, "--only", "d", "--limit", "5"))
+    (path,) = (folder / "out").glob("*.json")
+    names = json.loads((SCRIPTS / "patients.json").read_text())["camus"]["tuning"]
+    measured = [record["cine"] for record in json.loads(path.read_text())["d"]["records"]]
+    assert [cine for cine in measured if cine.startswith("patient")] == [f"{names[i]}.h5" for i in (0, 2, 3)]
 
 
 def test_other_settings_are_measured_anew(bench, folder: Path, capsys) -> None:
