@@ -42,9 +42,9 @@ def test_real_clips_gain_contrast_and_keep_their_septum(processed, data_dir, tmp
     assert len(results) == 6
     run("validate", "--gcnr", *results, "--roi", data_dir / "echo-haze", "--json", tmp_path / "m.json")
     summary = json.loads((tmp_path / "m.json").read_text())["summary"]
-    assert summary["gcnr"]["delta"] >= 0.04
-    assert summary["ks_tissue"]["tissue"] <= 0.08
-    assert summary["ks_haze"]["tissue"] >= 0.40
+    assert summary["gcnr"]["delta"] >= 0.06
+    assert summary["ks_tissue"]["tissue"] <= 0.06
+    assert summary["ks_haze"]["tissue"] >= 0.55
 
 
 @pytest.mark.slow
@@ -76,10 +76,14 @@ def test_clips_with_little_haze_come_back_nearly_unchanged(data_dir):
 def test_known_truth_is_approached_closer_than_without_a_haze_prior():
     document = run_benchmark()
     ours, other = document["summary"], document["others"]["gaussian noise"]
+    truth = document["others"]["truth"]
     assert ours["psnr_db"]["tissue"] > ours["psnr_db"]["input"]
     assert ours["gcnr"]["tissue"] > ours["gcnr"]["input"]
     assert ours["psnr_db"]["tissue"] > other["psnr_db"]["tissue"]
-    assert ours["gcnr"]["tissue"] > other["gcnr"]["tissue"]
+    # Not gCNR: whoever smooths speckle wins it on these faint walls, and moves them too little or too much.
+    for name in ("tissue_shift_db", "haze_shift_db"):
+        assert abs(ours[name]["tissue"] - truth[name]["tissue"]) < abs(other[name]["tissue"] - truth[name]["tissue"])
+    assert ours["haze_psnr_db"]["tissue"] > max(ours["haze_psnr_db"]["input"], other["haze_psnr_db"]["tissue"])
     assert ours["clean_change_db"]["tissue"] <= 1.0
     assert ours["max_rise_db"]["tissue"] <= 0.5
 
