@@ -23,7 +23,7 @@ WORDS = ("SENTINEL", "19010203", "19870605", "040302", "S-ID", "A-NUMBER", "1.2.
 @pytest.fixture
 def model(monkeypatch):
     """Stands in for the priors: takes 6 dB off the tissue."""
-    stand_in = SimpleNamespace(dehaze=lambda cine, progress=None: lowered(cine))
+    stand_in = SimpleNamespace(group=1, dehaze=lambda cine, progress=None: lowered(cine))
     monkeypatch.setattr(usdehaze.dehazer.Dehazer, "from_pretrained", lambda **_: stand_in)
 
 

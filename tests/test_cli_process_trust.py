@@ -93,6 +93,8 @@ import usdehaze.io.zea, usdehaze.preview
 from usdehaze.cli import main
 
 class Dehazer:  # what is written is what matters
+    group = 1
+
     def dehaze(self, cine, progress=None):
         return SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={"seed": 0})
 
