@@ -13,6 +13,7 @@ from usdehaze.diffusion.observation import Additive, GaussianNoise
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, sde_sigmas
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
+from usdehaze.haze_floor import DEVIATION, haze_floor
 from usdehaze.settings import BY_SIGMA, BY_TIME, SAMPLERS, Settings, sample
 
 CASES = cases()
@@ -71,7 +72,7 @@ def test_one_callback_sees_every_step_and_its_noise_level():
         per_level = 5 if name == "langevin" else 1
         assert [step.index for step in seen] == list(range(5 * per_level))
         assert {step.count for step in seen} == {5 * per_level}
-        levels = sde_sigmas(PaperVE(), 5) if name in BY_TIME else karras_sigmas(5, 0.04, 1.0)
+        levels = sde_sigmas(PaperVE(), 5) if name in BY_TIME else karras_sigmas(5, 0.04, 0.5)
         if "churn" not in name:
             assert [step.sigma for step in seen][::per_level] == pytest.approx(levels[:-1])
         assert all(step.u.shape == step.estimate.shape == (3, 32) for step in seen)
@@ -136,10 +137,22 @@ def test_a_start_around_an_earlier_result_at_a_low_level_stays_near_it():
 def test_settings_start_around_the_first_guess_or_from_noise_alone():
     for from_guess in (True, False):
         problem, seen = frames(), []
-        s = Settings(sampler="euler", steps=2, from_guess=from_guess)
+        s = Settings(sampler="euler", steps=2, from_guess=from_guess, window=0)
         sample(s, Posterior(problem, Proximal()), source(problem), seen.append)
         expected = source(problem)() * s.sigma_max + (problem.first_guess() if from_guess else 0)
         torch.testing.assert_close(seen[0].u, expected)
+
+
+def test_a_window_makes_the_first_guess_start_from_the_floor_of_haze():
+    y = torch.rand(2, 1, 12, 12, generator=torch.Generator().manual_seed(4))
+    problem, seen = Problem(y, Additive(0.1), Gaussian(0.4, 0.05), Gaussian(0.2, 0.02)), []
+    s = Settings(sampler="euler", steps=2, window=5)
+    sample(s, Posterior(problem, Proximal()), source(problem), seen.append)
+    expected = source(problem)() * s.sigma_max + problem.first_guess(haze_floor(y, 5), DEVIATION)
+    torch.testing.assert_close(seen[0].u, expected)
+    x, n = problem.parts(problem.first_guess(haze_floor(y, 5), DEVIATION))
+    gain = 0.05 / (0.05 + DEVIATION**2 + 0.01)  # of the residual y - 0.4 - floor, to the tissue
+    torch.testing.assert_close(x, 0.4 + gain * (y - 0.4 - haze_floor(y, 5)))
 
 
 def test_the_first_guess_is_what_the_frame_tells_of_two_known_variances():
@@ -152,7 +165,7 @@ def test_the_first_guess_is_what_the_frame_tells_of_two_known_variances():
 def test_a_value_that_is_not_finite_stops_the_run_by_step_rule_and_level(sampler):
     problem = frames()
     problem.tissue.mean = math.nan
-    level = "9.85" if sampler in BY_TIME else "1.41" if "churn" in sampler else "1"
+    level = "9.85" if sampler in BY_TIME else "0.707" if "churn" in sampler else "0.5"
     with pytest.raises(UsdehazeError, match=rf"step 1 \(guidance pigdm, noise level {level}\): values are not finite"):
         sample(Settings(sampler=sampler, steps=3, from_guess=False), Posterior(problem, PiGDM()), source(problem))
 
