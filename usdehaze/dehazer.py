@@ -226,9 +226,11 @@ class Dehazer:
 
     def _doubted(self) -> tuple[Denoiser, Denoiser | None]:
         """The priors with the certainty that the settings give their estimates; one alone keeps its own."""
-        if self.settings.doubt is None or self.haze is None:
-            return self.tissue, self.haze
-        return Doubted(self.tissue, self.settings.doubt[0]), Doubted(self.haze, self.settings.doubt[1])
+        if self.haze is None:
+            return self.tissue, None
+        pairs = (self.tissue, self.settings.tissue_doubt), (self.haze, self.settings.haze_doubt)
+        tissue, haze = (Doubted(prior, doubt) if doubt else prior for prior, doubt in pairs)
+        return tissue, haze
 
     def _sample(
         self,

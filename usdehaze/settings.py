@@ -56,8 +56,8 @@ class Settings:
         from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone.
         window: side of the `haze_floor` that the first guess of haze is, cells of the model grid; 0 for what mean and
             variance of the haze prior's data say.
-        doubt: how many times the variance measured on held-out frames the estimates of the tissue and the haze prior
-            are taken to have, see `Doubted`; None for what follows from their data's variance alone.
+        tissue_doubt, haze_doubt: how many times the variance measured on held-out frames the estimates of a prior are
+            taken to have, see `Doubted`; 0 for what follows from the variance of its data alone.
         cells: see `LogPower`.
         chains: independent runs that make up one sample.
         votes: last noise levels at which each chain says how much of every pixel is haze.
@@ -82,7 +82,8 @@ class Settings:
     sigma_min: float = 0.04
     from_guess: bool = True
     window: int = 31
-    doubt: tuple[float, float] | None = (6.0, 4.0)
+    tissue_doubt: float = 6.0
+    haze_doubt: float = 4.0
     cells: float = 1.5
     chains: int = 3
     votes: int = 5
@@ -111,8 +112,11 @@ class Settings:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
         if self.window and (self.window < 3 or self.window % 2 == 0):
             raise UsdehazeError(f"window must be 0 or an odd number from 3 on, found {self.window}")
-        if self.cells < 0 or min(self.doubt or (1.0,)) <= 0:
-            raise UsdehazeError(f"cells must be at least 0 and doubts above 0, found {self.cells} and {self.doubt}")
+        if min(self.cells, self.tissue_doubt, self.haze_doubt) < 0:
+            raise UsdehazeError(
+                "cells and doubts must be at least 0, "
+                f"found {self.cells:g}, {self.tissue_doubt:g} and {self.haze_doubt:g}"
+            )
         if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0:
             raise UsdehazeError(
                 "warm_steps and group must be at least 1 and warm_sigma above 0, "
@@ -155,7 +159,8 @@ PRESETS = {
         steps=600,
         from_guess=False,
         window=0,
-        doubt=None,
+        tissue_doubt=0.0,
+        haze_doubt=0.0,
         cells=0.0,
         chains=1,
         votes=1,
