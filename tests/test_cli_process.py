@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from usdehaze.cli import main, options
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import read_result, units
-from usdehaze.settings import GUIDANCES, OBSERVATIONS, SAMPLERS
+from usdehaze.settings import GUIDANCES, OBSERVATIONS, PRESETS, SAMPLERS
 
 
 @pytest.fixture
@@ -127,6 +127,7 @@ def test_chunks_of_a_long_cine_part_no_group(tmp_path, model, monkeypatch):
 
 def test_the_command_line_knows_every_name_that_the_settings_know():
     assert (options.GUIDANCES, options.OBSERVATIONS, options.SAMPLERS) == (GUIDANCES, OBSERVATIONS, SAMPLERS)
+    assert options.PRESETS == tuple(PRESETS)
 
 
 @pytest.mark.parametrize("one", ["--lambda", "--kappa"])

@@ -118,7 +118,7 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"preset": "slow"}, "no preset 'slow'; there are fast, paper"),
+        ({"preset": "slow"}, "no preset 'slow'; there are fast, quality, preview, paper"),
         ({"guidance": "magic"}, "no guidance 'magic'"),
         ({"steps": 0}, "steps and samples must be at least 1"),
         ({"strength": 1.5}, "strength must lie in"),

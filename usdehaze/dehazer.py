@@ -115,7 +115,7 @@ class Dehazer:
         """The shipped priors (or others) with a preset.
 
         Args:
-            preset: "fast" or "paper".
+            preset: "fast", "quality", "preview" or "paper".
             tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults.
             guidance, observation, sampler, steps, scale: see `Settings`; None for the preset's. Projection alone brings
                 the additive observation model along, the only one of frames that it is defined for.

@@ -62,6 +62,7 @@ class Settings:
         chains: independent runs that make up one sample.
         votes: last noise levels at which each chain says how much of every pixel is haze.
         warm_steps, warm_sigma: noise levels, and the first of them, of a frame that starts from the one before.
+        warm_share: share of that start that the frame before makes up; the rest is the frame's own first guess.
         group: frames of a group, counted from the source's first frame; only within it does one start from another.
         warm_start: frames of a cine start from the result of the frame before; False: every frame for itself.
         seed: of the frames' random streams.
@@ -89,6 +90,7 @@ class Settings:
     votes: int = 5
     warm_steps: int = 8
     warm_sigma: float = 0.3
+    warm_share: float = 0.5
     group: int = 8
     warm_start: bool = False
     seed: int = 0
@@ -117,10 +119,10 @@ class Settings:
                 "cells and doubts must be at least 0, "
                 f"found {self.cells:g}, {self.tissue_doubt:g} and {self.haze_doubt:g}"
             )
-        if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0:
+        if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0 or not 0 <= self.warm_share <= 1:
             raise UsdehazeError(
-                "warm_steps and group must be at least 1 and warm_sigma above 0, "
-                f"found {self.warm_steps}, {self.group} and {self.warm_sigma:g}"
+                "warm_steps and group must be at least 1, warm_sigma above 0 and warm_share in [0, 1], "
+                f"found {self.warm_steps}, {self.group}, {self.warm_sigma:g} and {self.warm_share:g}"
             )
         if self.warm_start and self.by_time:
             raise UsdehazeError(f"sampler {self.sampler} starts every frame from noise alone; leave out the warm start")
@@ -151,6 +153,8 @@ class Settings:
 
 PRESETS = {
     "fast": Settings(),
+    "quality": Settings(preset="quality", steps=16, chains=6, votes=8),
+    "preview": Settings(preset="preview", steps=6, chains=1, votes=6),
     "paper": Settings(
         preset="paper",
         guidance="pigdm",
@@ -166,7 +170,7 @@ PRESETS = {
         votes=1,
     ),
 }
-PRIORS = {"fast": ("tissue", "haze"), "paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # names of a preset's shipped priors
+PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # shipped ones
 
 
 def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: float) -> Observation:
@@ -197,7 +201,7 @@ def sample(
     guided: Posterior,
     noise: Callable[[], Tensor],
     callback: samplers.Callback | None = None,
-    around: Tensor | None = None,
+    before: Tensor | None = None,
 ) -> Tensor:
     """Runs the sampler.
 
@@ -206,23 +210,31 @@ def sample(
         guided: see `Posterior`.
         noise: gives ``(B, size)`` standard normal rows.
         callback: sees every `Step`.
-        around: ``(B, size)`` unknowns to start around, an earlier result for instance; None for what the settings say.
+        before: ``(B, size)`` unknowns that were found for the frame before, to start from as the settings say.
 
     Returns:
         ``(B, size)`` unknowns.
     """
-    if around is None and settings.from_guess:
-        around = _first_guess(settings, guided.problem)
+    around = _around(settings, guided.problem, before)
     if settings.by_time:
         sde = PaperVE()
-        u = samplers.start(noise, sde.beta(1.0), 0.0 if around is None else around)
+        u = samplers.start(noise, sde.beta(1.0), around)
         return BY_TIME[settings.sampler](guided, u, sde, times(settings.steps), noise=noise, callback=callback)
     sigmas = karras_sigmas(settings.steps, settings.sigma_min, settings.sigma_max)
-    u = samplers.start(noise, settings.sigma_max, 0.0 if around is None else around)
+    u = samplers.start(noise, settings.sigma_max, around)
     run = BY_SIGMA[settings.sampler]
     if settings.sampler == "adaptive-flow":
         return run(guided, u, sigmas, callback=callback)
     return run(guided, u, sigmas, noise=noise, callback=callback)
+
+
+def _around(settings: Settings, problem: Problem, before: Tensor | None) -> Tensor | float:
+    """Unknowns that a run starts around."""
+    guess = _first_guess(settings, problem) if settings.from_guess else None
+    if before is None:
+        return 0.0 if guess is None else guess
+    carried = problem.carried(before)
+    return carried if guess is None else guess.lerp(carried, settings.warm_share)
 
 
 def _first_guess(settings: Settings, problem: Problem) -> Tensor:

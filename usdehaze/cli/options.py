@@ -11,6 +11,7 @@ import click
 
 SEED = click.IntRange(0, 2**63 - 1)
 # Names of usdehaze.settings, which is not imported for --help.
+PRESETS = ("fast", "quality", "preview", "paper")
 GUIDANCES = ("proximal", "pigdm", "dps", "projection")
 OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
 SAMPLERS = (
@@ -84,7 +85,7 @@ def model_options(command: _Command) -> _Command:
     """Adds the options that say how and with which priors to dehaze; what is None is left to the preset."""
     options = (
         click.option(
-            "--preset", type=click.Choice(["fast", "paper"]), default="fast", show_default=True, help="Settings."
+            "--preset", type=click.Choice(PRESETS), default="fast", show_default=True, help="Settings."
         ),
         click.option("--guidance", type=click.Choice(GUIDANCES), help="Guidance rule; the preset's by default."),
         click.option(

@@ -143,6 +143,11 @@ class Problem:
         a, b = self.observation.explain(self.y, x, r2, n, q2)
         return self.join(x + self.seen * (a - x), n + self.seen * (b - n))
 
+    def carried(self, before: Tensor) -> Tensor:
+        """Unknowns to expect when those of a frame like this one, the one before, were ``before`` (``(B, size)``)."""
+        x, n = self.parts(before)
+        return self.join(*self.observation.carry(self.y, x, n))
+
 
 Rule = Callable[[Problem, Tensor, float, float | None], Tensor]
 

@@ -147,6 +147,13 @@ class LogPower(Observation):
         a, b = self.explain(y, x, r2, n, q2)
         return (a - x) / r2, (b - n) / q2
 
+    def carry(self, y: Tensor, x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+        """The stronger of the two made ``y``, and the other one lies as far below as it did: levels are those of ``y``.
+
+        So speckle and grey levels of the frame before are not carried on, only who was the stronger, and by how much.
+        """
+        return y + (x - n).clamp(max=0), y + (n - x).clamp(max=0)
+
     def explain(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
         """Either tissue made ``y`` and haze lies below, or the other way round; both cases weighed by their evidence.
 
