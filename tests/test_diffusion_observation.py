@@ -107,6 +107,18 @@ def test_log_power_stays_finite_far_from_the_frame():
         assert bool(torch.isfinite(torch.stack([ax, an])).all())
 
 
+def test_log_power_carries_on_who_was_the_stronger_and_by_how_much():
+    y = torch.tensor([0.5, 0.5, 0.5])
+    x, n = LogPower(60.0).carry(y, torch.tensor([0.8, 0.2, 0.3]), torch.tensor([0.6, 0.5, 0.3]))
+    torch.testing.assert_close(x, torch.tensor([0.5, 0.2, 0.5]))
+    torch.testing.assert_close(n, torch.tensor([0.3, 0.5, 0.5]))
+
+
+def test_other_models_carry_on_the_very_estimates():
+    y, (x, n) = frames(4)[0], frames(5)
+    assert all(torch.equal(*pair) for pair in zip(Additive().carry(y, x, n), (x, n), strict=True))
+
+
 def test_additive_explains_like_a_kalman_update():
     y, x, n = torch.tensor([1.0]), torch.tensor([0.5]), torch.tensor([0.2])
     ax, an = Additive(0.1).explain(y, x, 0.04, n, 0.05)

@@ -155,6 +155,18 @@ def test_a_window_makes_the_first_guess_start_from_the_floor_of_haze():
     torch.testing.assert_close(x, 0.4 + gain * (y - 0.4 - haze_floor(y, 5)))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_a_frame_starts_between_its_first_guess_and_what_the_frame_before_says(share):
+    s = Settings(sampler="euler", steps=2, warm_share=share)
+    problem, seen = frames(), []
+    before = source(problem)()
+    sample(s, Posterior(problem, Proximal()), source(problem), seen.append, before)
+    afresh: list[samplers.Step] = []
+    sample(s, Posterior(problem, Proximal()), source(problem), afresh.append)
+    expected = afresh[0].u + share * (problem.carried(before) - (afresh[0].u - s.sigma_max * source(problem)()))
+    torch.testing.assert_close(seen[0].u, expected)
+
+
 def test_the_first_guess_is_what_the_frame_tells_of_two_known_variances():
     # y = x + n with x ~ N(.4, .05), n ~ N(.2, .02) and noise of 0.1: gains .05 / .08 and .02 / .08 of a residual of .3.
     guess = frames().first_guess()
