@@ -84,9 +84,7 @@ class BatchSize(click.ParamType):
 def model_options(command: _Command) -> _Command:
     """Adds the options that say how and with which priors to dehaze; what is None is left to the preset."""
     options = (
-        click.option(
-            "--preset", type=click.Choice(PRESETS), default="fast", show_default=True, help="Settings."
-        ),
+        click.option("--preset", type=click.Choice(PRESETS), default="fast", show_default=True, help="Settings."),
         click.option("--guidance", type=click.Choice(GUIDANCES), help="Guidance rule; the preset's by default."),
         click.option(
             "--observation", type=click.Choice(OBSERVATIONS), help="Observation model; the preset's by default."
