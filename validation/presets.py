@@ -1,0 +1,225 @@
+"""Quality against network passes, to choose presets by: ``python validation/presets.py``.
+
+The presets, then the sampler ``stochastic`` at every number of steps and chains, then one other setting at a time
+changed, on frames for tuning: simulated hearts that no prior was trained on, clean real frames under simulated haze
+(every level and extent, tuning share of ``patients.json``), and frame 0 of the real hazy clips. Every frame leaves a
+record in --work, named after all that it depends on, priors, settings and code: a second run, or one that was stopped,
+measures only what is new. Real scans are in USDEHAZE_DATA; without them only the simulated hearts are measured.
+
+Clips are few and one of them hardly has a septum: give several --seeds before you choose by them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from bench_parts import FLOOR_DB, Bench
+from bench_records import Records, digest_of, made_by
+
+from usdehaze.cine import Cine
+from usdehaze.dehazer import Dehazer
+from usdehaze.io import open_cine
+from usdehaze.settings import PRESETS, PRIORS, Settings
+from usdehaze.validation.benchmark import FIRST_SEED, Decomposed
+from usdehaze.validation.patients import SHARES
+from usdehaze.validation.prior_bench import clip_figures
+from usdehaze.validation.realhaze import Scene, simulated_scene
+from usdehaze.validation.regions import find_regions
+from usdehaze.validation.trust_study import hazy_figures
+
+HERE = Path(__file__).resolve().parent
+SIMULATED_FIRST = FIRST_SEED + 1000  # the bench has the seeds below
+STEPS, CHAINS = (4, 6, 8, 12, 16, 24, 32, 64), (1, 2, 4)
+MOST_PASSES = 256
+PARTS = ("presets", "curves", "changes")
+SIMULATED, REAL, CLIPS = "simulated", "real", "clips"
+# Column heading, set of frames, figure, part of it, digits.
+COLUMNS = (
+    ("simulated: PSNR gain, dB", SIMULATED, "psnr_db", "delta", 2),
+    ("haze PSNR, dB", SIMULATED, "haze_psnr_db", "tissue", 1),
+    ("gCNR gain", SIMULATED, "gcnr", "delta", 3),
+    ("real tissue: PSNR gain, dB", REAL, "psnr_db", "delta", 2),
+    ("haze PSNR, dB", REAL, "haze_psnr_db", "tissue", 1),
+    ("gCNR gain", REAL, "gcnr", "delta", 3),
+    ("walls, dB", REAL, "wall_error_db", "tissue", 1),
+    ("clips: gCNR", CLIPS, "gcnr", "tissue", 3),
+    ("KS septum", CLIPS, "ks_tissue", "tissue", 3),
+    ("KS ventricle", CLIPS, "ks_haze", "tissue", 3),
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame to dehaze, the set it belongs to, what its figures depend on, and how they are taken."""
+
+    part: str
+    cine: Cine
+    depends: dict[str, Any]
+    figures: Callable[[Decomposed], dict[str, Any]]
+
+
+def main() -> None:
+    """Measures what is missing, then writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--simulated", type=int, default=2, help="simulated hearts (2)")
+    parser.add_argument("--real", type=int, default=9, help="real frames under haze (9: one of each level and extent)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the random streams (0)")
+    parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
+    parser.add_argument("--chains", type=int, nargs="+", default=CHAINS)
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="of the table; all by default")
+    parser.add_argument("--tissue-prior", default=PRIORS["fast"][0])
+    parser.add_argument("--haze-prior", default=PRIORS["fast"][1])
+    parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "presets", help="where records are kept")
+    parser.add_argument("--out", type=Path, default=HERE / "PRESETS.md", help="the table")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    args.work.mkdir(parents=True, exist_ok=True)
+    data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
+    frames = list(simulated(args.simulated))
+    if data.is_dir():
+        frames += [*under_haze(data, args.real), *clips(data)]
+    trained = Dehazer.from_pretrained(tissue_prior=args.tissue_prior, haze_prior=args.haze_prior, device="cpu")
+    rows = list(plan(args.steps, args.chains, args.parts))
+    records, table = Records(args.work), []
+    for name, settings in rows:
+        table.append((name, settings, measure(settings, frames, args.seeds, trained, records)))
+    text = "\n".join(
+        page(table, frames, args.seeds, trained, " ".join(["python validation/presets.py", *sys.argv[1:]]))
+    )
+    args.out.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def plan(steps: list[int], chains: list[int], parts: Sequence[str]) -> Iterator[tuple[str, Settings]]:
+    """Rows of the table: name and settings."""
+    base = replace(PRESETS["fast"], warm_start=False)
+    if "presets" in parts:
+        yield from ((name, settings) for name, settings in PRESETS.items() if name != "paper")
+    if "curves" in parts:
+        for c, n in product(chains, steps):
+            if 2 * n * c <= MOST_PASSES:
+                yield "", replace(base, steps=n, chains=c, votes=max(1, n // 2))
+    changes: tuple[dict[str, Any], ...] = (
+        {"votes": 1},
+        {"votes": base.steps},
+        {"sigma_max": base.sigma_max / 2},
+        {"sigma_max": 2 * base.sigma_max},
+        {"sigma_min": base.sigma_min / 2},
+        {"sigma_min": 2 * base.sigma_min},
+        {"from_guess": False},
+        {"sampler": "euler"},
+        {"sampler": "dpmpp-2m"},
+        {"sampler": "dpmpp-2m-sde"},
+    )
+    for change in changes if "changes" in parts else ():
+        yield ", ".join(f"{name} {value}" for name, value in change.items()), replace(base, **change)
+
+
+def simulated(n: int) -> Iterator[Frame]:
+    """Simulated hearts, one frame each."""
+    for seed in range(SIMULATED_FIRST, SIMULATED_FIRST + n):
+        scene = simulated_scene(seed, 1)
+        yield of_scene(SIMULATED, scene)
+
+
+def under_haze(data: Path, n: int) -> Iterator[Frame]:
+    """Clean real frames for tuning, each under another haze: level and extent in turn."""
+    bench = Bench({}, data, Records(Path()), SHARES[0])
+    for i, scan in enumerate(bench.clean_scans(n)):
+        native = scan.mapper.from_model(bench.hazes[i % len(bench.hazes)].frame_db[None], FLOOR_DB)
+        yield of_scene(REAL, scan.under(native, native[0]))
+
+
+def of_scene(part: str, scene: Scene) -> Frame:
+    truth = {"truth": digest_of(scene.clean.frames), "walls": digest_of(scene.walls)}
+    return Frame(part, scene.hazy, truth, partial(hazy_figures, scene))
+
+
+def clips(data: Path) -> Iterator[Frame]:
+    """Frame 0 of the real hazy clips."""
+    for path in sorted((data / "echo-haze").glob("*.h5")):
+        cine = open_cine(path, frames=slice(0, 1))
+        regions = find_regions(path.with_suffix(".rois.json"), cine)
+        masks = [regions.mask(role, 0) for role in ("tissue", "haze")]
+
+        def figures(result: Decomposed, cine: Cine = cine, masks: list[np.ndarray] = masks) -> dict[str, Any]:
+            return clip_figures(cine.frames[0], result.tissue[0], result.haze[0], *masks)
+
+        yield Frame(CLIPS, cine, {"regions": digest_of(np.stack(masks))}, figures)
+
+
+def measure(
+    settings: Settings, frames: list[Frame], seeds: list[int], trained: Dehazer, records: Records
+) -> list[dict[str, Any]]:
+    """A record of every frame and seed: figures, network passes, CPU seconds."""
+    found = []
+    for seed in seeds:
+        dehazer = Dehazer(trained.tissue, trained.haze, replace(settings, seed=seed), "cpu")
+        for frame in frames:
+
+            def work(frame: Frame = frame, dehazer: Dehazer = dehazer) -> dict[str, Any]:
+                began = time.process_time()
+                result = dehazer.dehaze(frame.cine)
+                cost = {"dehaze_cpu_s": time.process_time() - began, "evaluations": result.settings["evaluations"]}
+                return frame.figures(result) | cost
+
+            by = made_by(frame.cine, dehazer) | frame.depends
+            record = records.kept(frame.part, frame.cine.source.name, by, work)
+            found.append(record | {"set": frame.part})
+    return found
+
+
+def page(
+    table: list[tuple[str, Settings, list[dict[str, Any]]]],
+    frames: list[Frame],
+    seeds: list[int],
+    trained: Dehazer,
+    command: str,
+) -> list[str]:
+    """The table as Markdown, one row of means for each setting."""
+    n_of = {part: sum(frame.part == part for frame in frames) for part in (SIMULATED, REAL, CLIPS)}
+    heads = ["", "steps", "chains", "votes", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
+    lines = [
+        "# Presets: quality against network passes",
+        "",
+        f"    {command}",
+        "",
+        f"Means over {n_of[SIMULATED]} simulated hearts, {n_of[REAL]} clean real frames (for tuning) under simulated",
+        f"haze, and frame 0 of {n_of[CLIPS]} real hazy clips; seeds {', '.join(map(str, seeds))}. Gains: output less",
+        "input; walls: mean of the output less that of the truth. CPU seconds are those of a frame on one core; other",
+        "work on the machine adds to them. Rows that name a setting are the fast preset with that one changed.",
+        "",
+        f"Priors: {trained.tissue.name}, {trained.haze.name if trained.haze else 'none'}.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * len(heads),
+    ]
+    for name, settings, records in table:
+        cells = [name, str(settings.steps), str(settings.chains), str(min(settings.votes, settings.steps))]
+        cells.append(mean([r["evaluations"] for r in records], 0))
+        for _, part, figure, which, digits in COLUMNS:
+            cells.append(mean([r[figure][which] for r in records if r["set"] == part and figure in r], digits))
+        septa = [r["ks_tissue"]["tissue"] for r in records if r["set"] == CLIPS]
+        cells += [f"{max(septa):.2f}" if septa else "", mean([r["dehaze_cpu_s"] for r in records], 2)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def mean(values: list[float], digits: int) -> str:
+    """Mean of what there is."""
+    return f"{np.mean(values):.{digits}f}" if values else ""
+
+
+if __name__ == "__main__":
+    main()
