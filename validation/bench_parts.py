@@ -54,6 +54,8 @@ class Bench:
         limits: most scenes of a part, by its letter.
         baselines: also measure what runs without a haze prior in part b.
         gaussian_steps: of the paper's rules among these.
+        sets: of real clean scans.
+        oracles: also measure, in part b, what could be reached.
     """
 
     options: dict[str, Any]
@@ -64,10 +66,14 @@ class Bench:
     limits: dict[str, int] = field(default_factory=dict)
     baselines: bool = False
     gaussian_steps: int = GAUSSIAN_STEPS
+    sets: tuple[str, ...] = (CAMUS, CLEAN_CINES)
+    oracles: bool = True
 
     def __post_init__(self) -> None:
-        self.names = read_patients(HERE / "patients.json", self.share)
-        self.names[CAMUS] = [scan for scan in self.names[CAMUS] if self._has_low_haze(scan)]
+        of_share = read_patients(HERE / "patients.json", self.share)
+        self.names = {name: of_share[name] for name in self.sets}
+        if CAMUS in self.names:
+            self.names[CAMUS] = [scan for scan in self.names[CAMUS] if self._has_low_haze(scan)]
         self.hazes = load_hazes(HERE / "hazes.npz")
 
     @lru_cache  # noqa: B019 (one bench a run)
@@ -151,7 +157,7 @@ class Bench:
     ) -> Iterator[tuple[str, dict[str, Any], Callable[[], np.ndarray]]]:
         """Name, what it depends on, and tissue ``(H, W)``, of every method of part b."""
         hazy, dehazers = scene.hazy, {OURS: self.dehazer()}
-        for name in ORACLES:
+        for name in ORACLES if self.oracles else ():
             yield name, {"frames": digest_of(hazy.frames)}, partial(oracle, name, scene, scan.mapper, haze.frame_db)
         if self.baselines:
             table = methods()

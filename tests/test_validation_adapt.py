@@ -1,0 +1,127 @@
+"""What adapting to a probe gains, as a command: who is trained on, who is measured, and what the tables say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import h5py
+import numpy as np
+import pytest
+from _scans import fan_frames
+from _tiny_priors import write_tiny_priors
+
+from usdehaze.priors.prior import Prior
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
+NAMES = json.loads((SCRIPTS / "patients.json").read_text())
+
+
+@pytest.fixture
+def adapt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script's module."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return importlib.import_module("adapt")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Scans made up under the names that the script reads, and tiny priors; no weights of LPIPS."""
+    clips = [*NAMES["clean-cines"]["tuning"][:2], *NAMES["clean-cines"]["held-out"][:1]]
+    for seed, clip in enumerate(clips):
+        write(tmp_path / "clean-cines" / f"{clip}.h5", {"bmode/frames": fan_frames(4, 96, 96, seed=seed)})
+    frames = fan_frames(2, 96, 96)
+    label = np.zeros_like(frames)
+    label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
+    patient = tmp_path / "camus" / f"{NAMES['camus']['held-out'][0]}.h5"
+    write(patient, {"image": np.where(label == 85, frames // 8, frames), "label": label})
+    write(tmp_path / "echo-haze" / "clip-01.h5", {"cine": fan_frames(4, 96, 96, seed=2)})
+    square = {"frames": [0], "polygon": [[35, 30], [45, 30], [45, 60], [35, 60]]}
+    beside = {"frames": [0], "polygon": [[50, 30], [60, 30], [60, 60], [50, 60]]}
+    regions = [{"name": "septum", "role": "tissue", **square}, {"name": "ventricle", "role": "haze", **beside}]
+    (tmp_path / "echo-haze" / "clip-01.rois.json").write_text(json.dumps({"regions": regions}))
+    write_tiny_priors(tmp_path)
+    monkeypatch.setenv("USDEHAZE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def write(path: Path, datasets: dict[str, np.ndarray]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for name, values in datasets.items():
+            file[name] = values
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    priors = ["--tissue-prior", str(folder / "tissue.safetensors"), "--haze-prior", str(folder / "haze.safetensors")]
+    few = ["--steps", "2", "--lr", "0.01", "--clips", "2", "--limit", "1"]
+    return [*priors, *few, "--work", str(folder / "work"), "--out", str(folder / "ADAPT.md"), *more]
+
+
+def test_a_prior_is_adapted_on_clips_for_tuning_and_measured_on_held_out_ones(
+    adapt: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapt.main(arguments(folder))
+    first = capsys.readouterr()
+    (weights,) = (folder / "work").glob("*-0.01.safetensors")
+    before, after = (Prior.load(path, "tissue") for path in (folder / "tissue.safetensors", weights))
+    assert after.card["fine_tuned_from"] == before.name and "2 scans" in after.card["training_data"]
+
+    held_out = {f"{clip}.h5" for clip in NAMES["clean-cines"]["held-out"][:1]}
+    records = [json.loads(path.read_text()) for path in (folder / "work" / "records").glob("*.json")]
+    for part in "bd":
+        of_part = [record for record in records if record["by"]["part"] == part]
+        assert {record["by"]["name"] for record in of_part} == held_out
+        assert len(of_part) == 3  # no record stands for two priors
+
+    page = (folder / "ADAPT.md").read_text()
+    of_scan = {
+        record["by"]["prior"]: record["record"]["0.3"]["tissue"]
+        for record in records
+        if record["by"]["part"] == "e" and record["by"]["name"].startswith("patient")
+    }
+    row = re.search(r"camus: another probe \(1\), sigma 0.3 \| (\S+) \| (\S+) \|", page)
+    assert row and [float(cell) for cell in row.groups()] == [
+        pytest.approx(of_scan[prior.name], abs=5e-5) for prior in (before, after)
+    ]
+    adapt.main(arguments(folder))
+    again = capsys.readouterr()
+    assert again.err == "" and first.out.endswith(again.out)  # nothing is trained or measured twice
+
+
+def test_the_third_prior_has_the_new_weights_and_the_old_trust(adapt: ModuleType, folder: Path) -> None:
+    shipped, new = (Prior.load(folder / "tissue.safetensors", "tissue") for _ in range(2))
+    shipped.card["held_out"], new.card["held_out"] = {"0.3": 0.5}, {"0.3": 0.1}
+    new.network.head[-1].weight += 1
+    new.save(folder / "new.safetensors")
+    third = Prior.load(adapt.trusted_alike(folder / "new.safetensors", shipped), "tissue")
+    assert third.sha256 == new.sha256 != shipped.sha256
+    assert third.card["held_out"] == {"0.3": 0.5} and third.name != new.name  # records would be mixed up
+    assert Prior.load(folder / "new.safetensors", "tissue").card["held_out"] == {"0.3": 0.1}
+
+
+def test_changes_are_those_of_the_same_clips(adapt: ModuleType) -> None:
+    from adapt_tables import HARM, _compared
+
+    def records(*shifts: float) -> list[dict]:
+        return [
+            {"cine": str(i), "clean_shift_db": {"input": None, "tissue": shift, "delta": None}}
+            for i, shift in enumerate(shifts)
+        ]
+
+    by_prior = {"before": records(-1, -3), "adapted": records(-0.5, -2.5), "same trust": records(-1, -1)}
+    (row,) = _compared(by_prior, HARM)
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == [
+        *("", "-2.000", "-1.500", "+0.500", "+0.500 to +0.500", "-1.000", "+1.000", "+0.000 to +2.000")
+    ]
+
+
+def test_without_the_clips_it_says_what_is_missing(
+    adapt: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USDEHAZE_DATA", str(folder / "nowhere"))
+    with pytest.raises(SystemExit, match="set USDEHAZE_DATA"):
+        adapt.main(arguments(folder))
