@@ -23,7 +23,7 @@ from usdehaze.masking import keep_what_is_no_tissue
 from usdehaze.priors.doubt import Doubted
 from usdehaze.priors.prior import Prior
 from usdehaze.settings import BY_TIME, PRESETS, PRIORS, Settings, make_observation, make_rule, sample
-from usdehaze.voting import elect
+from usdehaze.voting import deepen, elect
 
 Job = tuple[int, int]  # place of a frame in its batch, and sample
 
@@ -264,6 +264,9 @@ class Dehazer:
             estimates[-1] = end
             self._passes[before is not None].append(problem.evaluations)
             parts = [problem.parts(estimate) for estimate in estimates]
-            gain, level = elect(frame, parts, chains, joint=joint, additive=s.observation == "additive")
+            additive = s.observation == "additive"
+            gain, level = elect(frame, parts, chains, joint=joint, additive=additive)
+            if joint and not additive:
+                gain = deepen(gain, frame[::chains], dynamic_range_db, s.deepen_db, s.deepen_bright_db)
             answer = torch.stack([gain * seen, level], dim=1).float().cpu()  # nothing is known where there is no image
             return list(zip(answer, end.split(chains), strict=True))

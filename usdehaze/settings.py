@@ -61,6 +61,8 @@ class Settings:
         cells: see `LogPower`.
         chains: independent runs that make up one sample.
         votes: last noise levels at which each chain says how much of every pixel is haze.
+        deepen_db, deepen_bright_db: how much lower tissue under haze is taken to lie than the votes say, dB: see
+            `usdehaze.voting.deepen`. Of the log-power models with a haze prior only.
         warm_steps, warm_sigma: noise levels, and the first of them, of a frame that starts from the one before.
         warm_share: share of that start that the frame before makes up; the rest is the frame's own first guess.
         group: frames of a group, counted from the source's first frame; only within it does one start from another.
@@ -77,10 +79,10 @@ class Settings:
     guidance: str = "proximal"
     observation: str = "log-power"
     sampler: str = "stochastic"
-    steps: int = 10
+    steps: int = 8
     scale: Scale | None = None
     sigma_max: float = 0.5
-    sigma_min: float = 0.04
+    sigma_min: float = 0.06
     from_guess: bool = True
     window: int = 31
     tissue_doubt: float = 6.0
@@ -88,8 +90,10 @@ class Settings:
     cells: float = 1.5
     chains: int = 3
     votes: int = 5
-    warm_steps: int = 8
-    warm_sigma: float = 0.3
+    deepen_db: float = 3.0
+    deepen_bright_db: float = 5.0
+    warm_steps: int = 5
+    warm_sigma: float = 0.5
     warm_share: float = 0.5
     group: int = 8
     warm_start: bool = False
@@ -114,11 +118,9 @@ class Settings:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
         if self.window and (self.window < 3 or self.window % 2 == 0):
             raise UsdehazeError(f"window must be 0 or an odd number from 3 on, found {self.window}")
-        if min(self.cells, self.tissue_doubt, self.haze_doubt) < 0:
-            raise UsdehazeError(
-                "cells and doubts must be at least 0, "
-                f"found {self.cells:g}, {self.tissue_doubt:g} and {self.haze_doubt:g}"
-            )
+        for what in ("cells", "tissue_doubt", "haze_doubt", "deepen_db", "deepen_bright_db"):
+            if getattr(self, what) < 0:
+                raise UsdehazeError(f"{what} must be at least 0, found {getattr(self, what):g}")
         if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0 or not 0 <= self.warm_share <= 1:
             raise UsdehazeError(
                 "warm_steps and group must be at least 1, warm_sigma above 0 and warm_share in [0, 1], "
@@ -153,8 +155,8 @@ class Settings:
 
 PRESETS = {
     "fast": Settings(),
-    "quality": Settings(preset="quality", steps=16, chains=6, votes=8),
-    "preview": Settings(preset="preview", steps=6, chains=1, votes=6),
+    "quality": Settings(preset="quality", steps=16, chains=6, votes=8, warm_steps=8),
+    "preview": Settings(preset="preview", steps=4, chains=1, votes=4, warm_steps=3),
     "paper": Settings(
         preset="paper",
         guidance="pigdm",
@@ -168,6 +170,8 @@ PRESETS = {
         cells=0.0,
         chains=1,
         votes=1,
+        deepen_db=0.0,
+        deepen_bright_db=0.0,
     ),
 }
 PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # shipped ones

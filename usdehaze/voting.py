@@ -8,7 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from usdehaze.diffusion.smooth import average
+
 VOTE = 0.375  # place of the vote that counts, from most removed (0) to least (1); see docs/method.md
+ONSET_DB = 4.0  # a vote for so much removal gets two thirds of the deepening
+BRIGHT_DB = (10.0, 30.0)  # level above the floor from which the share for bright haze sets in, and where it is whole
+LEVEL_CELLS = 2.0  # deviation of the Gaussian that this level is averaged over, pixels
 
 
 def elect(
@@ -40,6 +45,29 @@ def elect(
     ballots = torch.stack([torch.stack(gains), torch.stack(levels)])
     ballots = ballots.reshape(2, len(gains), -1, chains, *frame.shape[2:]).transpose(2, 3).flatten(1, 2)
     return quantile(ballots[0], VOTE), quantile(ballots[1], VOTE)
+
+
+def deepen(gain: Tensor, frame: Tensor, dynamic_range_db: float, share_db: float, bright_db: float) -> Tensor:
+    """Lowers tissue that lies under haze to where it lies on frames whose truth is known.
+
+    Estimates of what haze hides are drawn towards the haze over it, and the vote that counts is a cautious one: on such
+    frames tissue is lower than that. How much lower was found to depend on what the vote says, hardly anything where
+    it says next to nothing, and on how bright the haze is, since there is more room beneath bright haze.
+
+    Args:
+        gain: ``(B, depth, angle)`` in [-1, 0], what the vote says; 1 is the dynamic range.
+        frame: ``(B, 1, depth, angle)`` in [0, 1].
+        dynamic_range_db: dB that [0, 1] spans.
+        share_db, bright_db: most dB to lower by, anywhere, and in addition where haze is bright.
+
+    Returns:
+        Gain in [-1, 0], nowhere above ``gain``, and 0 where that is 0.
+    """
+    low, high = BRIGHT_DB
+    level_db = average(frame, LEVEL_CELLS)[:, 0] * dynamic_range_db
+    most_db = share_db + bright_db * ((level_db - low) / (high - low)).clamp(0, 1)
+    decided = -torch.expm1(-((gain * dynamic_range_db / ONSET_DB) ** 2))
+    return (gain - decided * most_db / dynamic_range_db).clamp(min=-1)
 
 
 def quantile(values: Tensor, place: float) -> Tensor:

@@ -1,0 +1,256 @@
+"""Networks compared for the time they get: ``python validation/networks.py --kind tissue --kind haze``.
+
+Every variant is trained from scratch on the same simulated frames for the same CPU time on one core, then asked what a
+pass costs and what it learned: the denoising loss on frames it has not seen, at noise levels that the preset ``fast``
+goes through. So small a budget says who learns faster, not who ends lower; the shipped prior's row shows how far there
+is to go. Variants that were measured before are kept in --work. What follows: ``validation/priors.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from usdehaze.priors.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
+from usdehaze.priors.objective import draw_sigmas
+from usdehaze.priors.prior import Prior
+from usdehaze.priors.unet import FastUNet
+from usdehaze.settings import PRIORS
+from usdehaze.simulate import training_frames
+
+HERE = Path(__file__).resolve().parent
+GRID = (128, 128)
+LEVELS = (0.05, 0.1, 0.2, 0.4)  # noise levels that are asked for; fast goes from 0.5 to 0.04
+POOL, HELD_OUT, BATCH, LR = 1024, 64, 16, 1e-3
+AVERAGES = (0.98, 0.995)  # of the weights, by step; the better one counts
+TIMED_CHAINS = 3  # frames of a timed pass
+
+Draw = Callable[[torch.Generator], Tensor]  # noise levels of a batch
+
+
+def as_shipped(generator: torch.Generator) -> Tensor:
+    return draw_sigmas("denoiser", BATCH, generator)
+
+
+def where_used(generator: torch.Generator) -> Tensor:
+    """Only levels that ``fast`` goes through, evenly on the logarithm."""
+    low, high = math.log(0.03), math.log(0.7)
+    return (low + (high - low) * torch.rand(BATCH, 1, 1, 1, generator=generator)).exp()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A network and how it is trained, where that differs from the shipped priors'."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    change: Callable[[FastUNet], nn.Module] = lambda net: net
+    draw: Draw = as_shipped
+    taught: bool = False  # by the shipped prior's estimate of a noisy frame, not by the clean frame
+    both: bool = False  # one network takes noisy tissue and noisy haze, and denoises both
+
+
+class Attention(nn.Module):
+    """Self-attention over all pixels of the coarsest level, after its block."""
+
+    def __init__(self, block: nn.Module, channels: int, heads: int = 4) -> None:
+        super().__init__()
+        self.block, self.norm = block, nn.GroupNorm(8, channels)
+        self.attend = nn.MultiheadAttention(channels, heads, batch_first=True)
+        nn.init.zeros_(self.attend.out_proj.weight)
+
+    def forward(self, h: Tensor, embedding: Tensor) -> Tensor:
+        h = self.block(h, embedding)
+        row = self.norm(h).flatten(2).transpose(1, 2)
+        return h + self.attend(row, row, row, need_weights=False)[0].transpose(1, 2).reshape(h.shape)
+
+
+def with_attention(net: FastUNet) -> nn.Module:
+    level = net.down[-1]
+    level[-1] = Attention(level[-1], net.config["channels"][-1])
+    return net
+
+
+def edges_repeated(net: FastUNet) -> nn.Module:
+    """Convolutions see a frame that goes on beyond its edges, not black."""
+    for conv in (m for m in net.modules() if isinstance(m, nn.Conv2d) and m.padding == (1, 1)):
+        conv.padding_mode = "replicate"
+    return net
+
+
+class OneTrunk(nn.Module):
+    """A frame of tissue and one of haze in, both denoised out."""
+
+    def __init__(self, net: FastUNet) -> None:
+        super().__init__()
+        self.net, width, cells = net, net.config["channels"][0], net.patch**2
+        net.stem = nn.Conv2d(4 * cells, width, 3, padding=1)
+        net.head[-1] = nn.Conv2d(width, 2 * cells, 3, padding=1)
+
+    def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        return self.net(x, c_noise)
+
+
+VARIANTS = {
+    "as shipped: 24, 48, 96, 192": Variant(),
+    "narrow: 16, 32, 64, 128": Variant({"channels": (16, 32, 64, 128)}),
+    "wide: 32, 64, 128, 256": Variant({"channels": (32, 64, 128, 256)}),
+    "three levels: 24, 48, 96": Variant({"channels": (24, 48, 96)}),
+    "two blocks a level": Variant({"blocks": 2}),
+    "patches of 4: 48, 96, 192": Variant({"channels": (48, 96, 192), "patch": 4}),
+    "patches of 4: 32, 64, 128": Variant({"channels": (32, 64, 128), "patch": 4}),
+    "attention at the coarsest level": Variant(change=with_attention),
+    "edges repeated": Variant(change=edges_repeated),
+    "noise levels 0.03 to 0.7 only": Variant(draw=where_used),
+    "taught by the shipped prior": Variant(taught=True),
+    "narrow, taught by the shipped prior": Variant({"channels": (16, 32, 64, 128)}, taught=True),
+    "one trunk for both": Variant(change=OneTrunk, both=True),
+}
+
+
+def main() -> None:
+    """Trains what is missing, then writes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kind", nargs="+", choices=("tissue", "haze"), default=("tissue", "haze"))
+    parser.add_argument("--minutes", type=float, default=5.0, help="CPU time of each training (5)")
+    parser.add_argument("--variants", nargs="+", type=int, default=range(len(VARIANTS)), help="their numbers; all")
+    parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "networks", help="where results are kept")
+    parser.add_argument("--out", type=Path, default=HERE / "NETWORKS.md", help="the tables")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    args.work.mkdir(parents=True, exist_ok=True)
+    lines = ["# Networks", "", "    " + " ".join(["python validation/networks.py", *sys.argv[1:]]), ""]
+    for kind in args.kind:
+        rows = {"shipped prior": shipped(kind, args.work)}
+        for number in args.variants:
+            name = list(VARIANTS)[number]
+            path = args.work / f"{kind}-{number}-{args.minutes:g}.json"
+            if not path.exists():
+                path.write_text(json.dumps(measure(VARIANTS[name], kind, args.minutes * 60, args.work)))
+                print(kind, name, path.read_text(), file=sys.stderr, flush=True)
+            rows[name] = json.loads(path.read_text()) | cost_of(VARIANTS[name])
+        lines += table(kind, args.minutes, rows)
+        args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+def frames_of(kind: str, work: Path) -> tuple[Tensor, Tensor]:
+    """Frames to train on and frames that are held out, ``(N, 1, depth, angle)``, simulated once."""
+    path = work / f"{kind}.pt"
+    if not path.exists():
+        pools = ((POOL, SAMPLE_SEED), (HELD_OUT, HELD_OUT_SEED))
+        torch.save([training_frames(kind, n, torch.Generator().manual_seed(s), *GRID) for n, s in pools], path)
+    train, held_out = torch.load(path)
+    return train, held_out
+
+
+def measure(variant: Variant, kind: str, budget_s: float, work: Path) -> dict[str, Any]:
+    """Trains a variant for ``budget_s`` of CPU time and measures it."""
+    torch.manual_seed(0)
+    kinds = (kind, "haze" if kind == "tissue" else "tissue") if variant.both else (kind,)
+    pools = [frames_of(k, work) for k in kinds]
+    teachers = [Prior.load(PRIORS["fast"][k == "haze"], k) for k in kinds]  # their cards hold the scale of the data
+    net = variant.change(FastUNet(**variant.config))
+    optimiser = torch.optim.Adam(net.parameters(), LR, (0.9, 0.99))
+    averages = {keep: {k: v.clone() for k, v in net.state_dict().items()} for keep in AVERAGES}
+    began, step = time.process_time(), 0
+    while (spent := (time.process_time() - began) / budget_s) < 1:
+        generator = noise_generator(0, 0, step, torch.device("cpu"))
+        sigma = variant.draw(generator)
+        seen, wanted = [], []
+        for (train, _), teacher in zip(pools, teachers, strict=True):
+            x0 = train[torch.randint(len(train), (BATCH,), generator=generator)]
+            x0 = torch.where(torch.rand(BATCH, 1, 1, 1, generator=generator) < 0.5, x0.flip(-1), x0)
+            x = x0 + sigma * torch.randn(x0.shape, generator=generator)
+            if variant.taught:
+                with torch.no_grad():
+                    x0 = teacher(x, sigma.flatten())
+            seen.append(scaled(teacher, x, sigma))
+            wanted.append(teacher.network_target(x0, x, sigma))
+        loss = (net(torch.cat(seen, 1), (sigma.log() / 4).flatten()) - torch.cat(wanted, 1)).square().mean()
+        optimiser.param_groups[0]["lr"] = LR * min(1, (step + 1) / 30, (1 - spent) / 0.3)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimiser.step()
+        step += 1
+        with torch.no_grad():
+            for keep, average in averages.items():
+                for name, value in net.state_dict().items():
+                    average[name].lerp_(value, 1 - min(keep, (1 + step) / (10 + step)))
+    losses = {}
+    for keep, average in averages.items():
+        net.load_state_dict(average)
+        losses[f"{keep:g}"] = loss_of(net, teachers, [held_out for _, held_out in pools])
+    best = min(losses, key=lambda keep: sum(losses[keep]))
+    return {"steps": step, "loss": losses[best], "average": best, "all": losses}
+
+
+def scaled(prior: Prior, x: Tensor, sigma: Tensor) -> Tensor:
+    """Noisy frames as the network sees them, see `Prior.predict`."""
+    return (sigma**2 + prior.data_variance).rsqrt() * (x - prior.data_mean)
+
+
+@torch.inference_mode()
+def loss_of(net: nn.Module, priors: Sequence[Prior], held_out: Sequence[Tensor]) -> list[float]:
+    """Denoising error of the first kind over ``sigma^2`` at each of `LEVELS`."""
+    losses = []
+    for sigma in LEVELS:
+        generator, level, errors = torch.Generator().manual_seed(7), torch.full((8, 1, 1, 1), sigma), []
+        for frames in zip(*(f.split(8) for f in held_out), strict=True):
+            noisy = [x + sigma * torch.randn(x.shape, generator=generator) for x in frames]
+            seen = torch.cat([scaled(p, x, level) for p, x in zip(priors, noisy, strict=True)], 1)
+            got = net(seen, (level.log() / 4).flatten())[:, :1]
+            _, out = priors[0]._scales(level)
+            errors.append((out * (got - priors[0].network_target(frames[0], noisy[0], level))).square().mean())
+        losses.append(float(torch.stack(errors).mean()) / sigma**2)
+    return losses
+
+
+def cost_of(variant: Variant) -> dict[str, Any]:
+    """Milliseconds a pass, now, and parameters: a record may be of another day."""
+    net = variant.change(FastUNet(**variant.config))
+    return {"ms": milliseconds(net, 1 + variant.both), "parameters": sum(p.numel() for p in net.parameters())}
+
+
+@torch.inference_mode()
+def milliseconds(net: nn.Module, channels: int) -> float:
+    """Of a pass, per frame, on one core; the fastest of several."""
+    net = net.eval().to(memory_format=torch.channels_last)
+    x, level = torch.rand(TIMED_CHAINS, channels, *GRID), torch.zeros(TIMED_CHAINS)
+    taken = []
+    for _ in range(40):
+        began = time.perf_counter()
+        net(x, level)
+        taken.append(time.perf_counter() - began)
+    return min(taken) / TIMED_CHAINS * 1e3
+
+
+def shipped(kind: str, work: Path) -> dict[str, Any]:
+    """The shipped prior, by the same measure."""
+    prior = Prior.load(PRIORS["fast"][kind == "haze"], kind)
+    return cost_of(Variant()) | {"steps": 0, "loss": loss_of(prior.network, [prior], [frames_of(kind, work)[1]])}
+
+
+def table(kind: str, minutes: float, rows: dict[str, dict[str, Any]]) -> list[str]:
+    """One row a network."""
+    heads = ["", "parameters", "ms a pass", "steps", *(f"sigma {s:g}" for s in LEVELS)]
+    lines = [f"## {kind.capitalize()}, {minutes:g} CPU minutes each: denoising loss over sigma^2", ""]
+    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for name, row in rows.items():
+        cells = [name, f"{row['parameters']:,}", f"{row['ms']:.1f}", f"{row['steps'] or ''}"]
+        lines.append("| " + " | ".join([*cells, *(f"{loss:.4f}" for loss in row["loss"])]) + " |")
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    main()
