@@ -101,17 +101,13 @@ class Bench:
         sets = [[(name, scan) for scan in scans] for name, scans in self.names.items()]
         in_turn = [scans[i] for i in range(max(map(len, sets))) for scans in sets if i < len(scans)]
         for i in range(n):
-            yield self._open(*in_turn[i % len(in_turn)])
-
-    def _open(self, set_name: str, scan: str) -> CleanScan:
-        labels: dict[str, Any] = {"dataset": "image", "labels": CAMUS_LABELS} if set_name == CAMUS else {}
-        return open_clean(self.data / set_name / f"{scan}.h5", n_frames=1, **labels)
+            yield clean_scan(self.data, *in_turn[i % len(in_turn)])
 
     def _has_low_haze(self, scan: str) -> bool:
         """Many CAMUS scans come with haze of their own, which a dehazer rightly takes off and is then charged for."""
         if not (self.data / CAMUS / f"{scan}.h5").exists():
             return False
-        opened = self._open(CAMUS, scan)
+        opened = clean_scan(self.data, CAMUS, scan)
         assert opened.cavities is not None
         return bool(np.median(opened.cine.frames[0][opened.cavities[0]]) <= LOW_HAZE_DB)
 
@@ -227,6 +223,13 @@ class Bench:
         to_grid = make_mapper(Cartesian(), self.hazes[0].frame_db.shape, self.dehazer().grid)
         frames = to_grid.to_model(np.stack([haze.frame_db for haze in self.hazes]))
         return torch.from_numpy(frames / SPAN_DB + 1).clamp(0, 1)
+
+
+@lru_cache(maxsize=64)  # the sector is not looked for anew for every haze and prior
+def clean_scan(data: Path, set_name: str, scan: str) -> CleanScan:
+    """First frame of a clean scan, with its regions."""
+    labels: dict[str, Any] = {"dataset": "image", "labels": CAMUS_LABELS} if set_name == CAMUS else {}
+    return open_clean(data / set_name / f"{scan}.h5", n_frames=1, **labels)
 
 
 def model_frame(cine: Cine, grid: ModelGrid) -> tuple[torch.Tensor, torch.Tensor]:
