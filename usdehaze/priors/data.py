@@ -7,6 +7,7 @@ it would have seen, and processes that train together (one stream each) see diff
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -88,11 +89,11 @@ class SimulatedFrames:
         self._frames: Tensor | None = None
         self._holds = (-1, -1, 0)  # seed, stream and first chunk of what is in the pool
 
-    @property
+    @cached_property
     def held_out(self) -> Tensor:
         return training_frames(self.kind, 32, torch.Generator().manual_seed(HELD_OUT_SEED), *self.shape)
 
-    @property
+    @cached_property
     def sample(self) -> Tensor:
         return training_frames(self.kind, 128, torch.Generator().manual_seed(SAMPLE_SEED), *self.shape)
 

@@ -1,7 +1,19 @@
 """What a GPU is needed for, in one go: numerical checks against the CPU, speed of the presets, training of the priors.
 
-Started by ``run.sh``. Needs torch, numpy, scipy and safetensors. Each stage writes ``results.json`` anew, so that a run
-cut short leaves what it had.
+Started by ``run.sh``. Needs torch, numpy, scipy and safetensors. ``results.json`` is written anew after every stage,
+and a stage that breaks down does not keep the others from their turn: a run cut short leaves what it had.
+
+The default's priors (FastUNet) go on from the shipped ones, on frames simulated on the GPU, and are then held against
+them (``evaluation.py``); the paper's (NCSNv2) start from nothing. To take the results over:
+
+1. Every row of ``checks`` is ``ok``, and ``evaluation`` speaks for the trained pair: ``difference`` of PSNR gain and
+   haze PSNR well above its standard error, errors of walls and cavities no farther from 0, ``held_out`` lower.
+2. Real frames decide: ``python validation/bench.py --tissue-prior DIR/tissue.safetensors --haze-prior
+   DIR/haze.safetensors``, on scans for tuning, is no worse than without these options.
+3. Copy weights and cards into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower.
+4. ``python validation/bench.py --patients held-out --only b,c,d,e --card`` (puts scores on the cards), ``python
+   validation/real.py`` and ``python validation/trust.py``; what they and ``results.json`` say goes into
+   ``validation/RESULTS.md`` and ``validation/priors.md``.
 """
 
 from __future__ import annotations
@@ -10,67 +22,90 @@ import argparse
 import json
 import platform
 import sys
-import tempfile
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from evaluation import Pair, evaluate, sign
+from training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, shipped_again, train_one
 
-from usdehaze.dehazer import PRESETS, Dehazer
+from usdehaze.dehazer import Dehazer
 from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
 from usdehaze.diffusion.observation import Additive, Observation
-from usdehaze.priors.data import SimulatedFrames
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.train import Recipe, Told, train
 from usdehaze.priors.unet import FastUNet
-from usdehaze.simulate import simulate_cine
+from usdehaze.settings import PRESETS
+from usdehaze.simulate import simulate_cine, training_frames
 
-SIZES = ((128, 128), (256, 128), (256, 256))
+PRESETS_RUN = (("fast", False), ("fast", True), ("quality", False), ("preview", False))  # with a warm start, or not
 MARGIN_S = 25.0  # kept for writing and for leaving the machine in peace
+SPEED_SHARE = 0.15  # of the time that is left after the checks
 
 
-def priors() -> tuple[Prior, Prior]:
-    """The shipped pair."""
-    return Prior.load("tissue", "tissue"), Prior.load("haze", "haze")
+def load(folder: Path | None = None) -> Pair:
+    """Tissue and haze prior of a folder, or the shipped pair."""
+    tissue, haze = (Prior.load(folder / f"{kind}.safetensors" if folder else kind, kind) for kind in KINDS)
+    return tissue, haze
 
 
-def checks(device: str) -> list[dict[str, Any]]:
+def checks(device: str, size: Size) -> list[dict[str, Any]]:
     """The numerical core on the device against the same on the CPU; each row: name, value, limit, ok."""
     rows: list[dict[str, Any]] = []
 
     def row(name: str, value: float, limit: float) -> None:
         rows.append({"check": name, "value": value, "limit": limit, "ok": bool(value <= limit)})
 
-    frames = torch.from_numpy(simulate_cine(4, seed=11).hazy)[:, None] / 60 + 1
-    noise = torch.randn(2, *frames.shape, generator=torch.Generator().manual_seed(0))
-    tissue, haze = priors()
-    answers: dict[str, dict[str, torch.Tensor]] = {}
-    for where in ("cpu", device):
-        tissue, haze = tissue.to(where), haze.to(where)
-        got = answers[where] = {}
-        for sigma in (0.02, 0.3, 4.0):
-            x, n = (frames * k + sigma * z for k, z in zip((0.5, 0.3), noise, strict=True))
-            got[f"denoiser, sigma {sigma:g}"] = tissue(x.to(where), sigma).cpu()
-            models: tuple[Observation, ...] = (LogPower(), Additive())
-            for observation in models:
-                problem = Problem(frames.to(where), observation, tissue, haze)
-                u = problem.join(x, n).to(where)
-                for rule in (Proximal(), PiGDM(), DPS()):
-                    name = f"{type(rule).__name__} with {type(observation).__name__}, sigma {sigma:g}"
-                    got[name] = rule(problem, u, sigma, 0.5).detach().cpu()
-    for name, expected in answers["cpu"].items():
-        scale = max(1.0, float(expected.abs().max()))
-        row(f"{name}: largest difference", float((answers[device][name] - expected).abs().max()) / scale, 2e-3)
-    y, seen = frames[:, 0], torch.ones(128, 128)
-    few = replace(PRESETS["fast"], steps=6)
-    split = [Dehazer(*priors(), few, device, batch_size=size).split(y, seen, [0, 1, 2, 3])[0] for size in (4, 4, 1)]
-    row("same run twice: largest difference", float((split[0] - split[1]).abs().max()), 0.0)
-    row("batch of 4 against batch of 1: largest difference", float((split[0] - split[2]).abs().max()), 0.0)
+    n = min(4, size.frames)
+    frames = torch.from_numpy(simulate_cine(n, seed=11, n_depth=size.grid, n_angle=size.grid).hazy)[:, None] / 60 + 1
+    # TensorFloat-32 rounds by more than is to be seen here.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        expected, found = (core(where, frames) for where in ("cpu", device))
+    for name, value in expected.items():
+        scale = max(1.0, float(value.abs().max()))
+        row(f"{name}: largest difference", float((found[name] - value).abs().max()) / scale, 2e-3)
+    for kind in KINDS:
+        levels = []
+        for where in ("cpu", device):
+            generator = torch.Generator(where).manual_seed(3)
+            levels.append(training_frames(kind, size.frames, generator, size.grid, size.grid).mean((1, 2, 3)).cpu())
+        standard_error = (sum(level.var() for level in levels) / size.frames) ** 0.5
+        row(
+            f"simulated {kind}: mean level, standard errors",
+            float((levels[1] - levels[0]).mean().abs() / standard_error),
+            5,
+        )
+    y, seen = frames[:, 0], torch.ones(frames.shape[2:])
+    dehazer = Dehazer(*load(), replace(PRESETS["fast"], steps=6), device)
+    once, again = (dehazer.split(y, seen, list(range(n)))[0] for _ in range(2))
+    alone = torch.cat([dehazer.split(y[[i]], seen, [i])[0] for i in range(n)])
+    row("same run twice: largest difference", float((once - again).abs().max()), 0.0)
+    row("all frames at once against each alone: largest difference", float((once - alone).abs().max()), 0.0)
     return rows
+
+
+def core(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Denoisers and guidance rules on a device, by name; frames ``(B, 1, depth, angle)``, answers on the CPU."""
+    noise = torch.randn(2, *frames.shape, generator=torch.Generator().manual_seed(0))
+    tissue, haze = (prior.to(device) for prior in load())
+    got = {}
+    for sigma in (0.02, 0.3, 4.0):
+        x, n = (frames * k + sigma * z for k, z in zip((0.5, 0.3), noise, strict=True))
+        got[f"denoiser, sigma {sigma:g}"] = tissue(x.to(device), sigma).cpu()
+        models: tuple[Observation, ...] = (LogPower(), Additive())
+        for observation in models:
+            problem = Problem(frames.to(device), observation, tissue, haze)
+            u = problem.join(x, n).to(device)
+            for rule in (Proximal(), PiGDM(), DPS()):
+                name = f"{type(rule).__name__} with {type(observation).__name__}, sigma {sigma:g}"
+                got[name] = rule(problem, u, sigma, 0.5).detach().cpu()
+    return got
 
 
 def synchronise(device: str) -> None:
@@ -79,121 +114,98 @@ def synchronise(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def speed(device: str, until: float) -> list[dict[str, Any]]:
-    """Frames per second and peak memory of the presets at each size; at least one row, more while there is time."""
-    rows = []
+def speed_plan(cuda: bool, size: Size) -> list[tuple[str, bool, str, int, int, int]]:
+    """Preset, warm start, precision, frames, depth and angle of every row."""
+    every = [(preset, warm, size.follow if warm else size.chunk) for preset, warm in PRESETS_RUN]
+    plan = [(preset, warm, "fp32", frames, size.grid, size.grid) for preset, warm, frames in every]
+    if cuda:
+        plan += [("fast", False, "fp32", 1, 128, 128)]
+        plan += [(preset, warm, "bf16", frames, 128, 128) for preset, warm, frames in every]
+        plan += [("fast", False, "fp32", size.chunk, *shape) for shape in ((256, 128), (256, 256))]
+        plan += [("paper", False, "fp32", size.chunk, 64, 64)]
+    return plan
+
+
+def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
+    """Frames per second and peak memory on the model grid; a row for each preset, more while there is time."""
+    rows: list[dict[str, Any]] = []
     cuda = device.startswith("cuda")
-    batches = (1, 16, 64) if cuda else (2,)
-    runs = [("fast", precision, batch) for precision in (("fp32", "bf16") if cuda else ("fp32",)) for batch in batches]
-    runs += [("paper", "fp32", 16)] if cuda else []
-    for preset, precision, batch in runs:
-        for n_depth, n_angle in SIZES:
-            if rows and time.monotonic() > until:
-                break
-            dehazer = Dehazer(*priors(), PRESETS[preset], device, batch, precision)
-            y, seen = torch.rand(batch, n_depth, n_angle), torch.ones(n_depth, n_angle)
-            warm = Dehazer(*priors(), replace(PRESETS[preset], steps=2), device, batch, precision)
-            warm.split(y, seen, list(range(batch)))
-            if cuda:
-                torch.cuda.reset_peak_memory_stats()
-            synchronise(device)
-            began = time.perf_counter()
-            dehazer.split(y, seen, list(range(batch)))
-            synchronise(device)
-            seconds = time.perf_counter() - began
-            peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
-            rows.append(
-                {
-                    "preset": preset, "precision": precision, "batch": batch, "depth": n_depth, "angle": n_angle,
-                    "frames_per_s": round(batch / seconds, 3), "peak_mib": peak and round(peak),
-                }
-            )  # fmt: skip
-            print(json.dumps(rows[-1]))
+    for preset, warm, precision, n, n_depth, n_angle in speed_plan(cuda, size):
+        if len(rows) >= len(PRESETS_RUN) and time.monotonic() > until:
+            break
+        options: dict[str, Any] = {"warm_start": warm, "device": device, "precision": precision}
+        y = torch.from_numpy(simulate_cine(1, seed=11, n_depth=n_depth, n_angle=n_angle).hazy / 60 + 1)
+        y, seen = y.expand(n, -1, -1), torch.ones(n_depth, n_angle)  # alike, or a warm start would not be one
+        Dehazer.from_pretrained(preset, steps=2, **options).split(y[:2], seen, list(range(len(y[:2]))))
+        dehazer = Dehazer.from_pretrained(preset, **options)
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        synchronise(device)
+        began = time.perf_counter()
+        dehazer.split(y, seen, list(range(n)))
+        synchronise(device)
+        seconds = time.perf_counter() - began
+        peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
+        rows.append(
+            {
+                "preset": preset, "warm_start": warm, "precision": precision, "frames": n, "depth": n_depth,
+                "angle": n_angle, "frames_per_s": round(n / seconds, 3), "peak_mib": peak and round(peak),
+            }
+        )  # fmt: skip
+        print(json.dumps(rows[-1]))
     return rows
 
 
-def recipes(cuda: bool) -> list[tuple[str, float, Recipe, SimulatedFrames]]:
-    """Name of the prior, share of the time that is left, and what to train: the shipped network, then the paper's."""
-    out = []
-    for name, kind, network, share in (
-        ("haze", "haze", "FastUNet", 0.15),
-        ("tissue", "tissue", "FastUNet", 0.5),
-        ("haze-ncsnv2", "haze", "NCSNv2", 0.4),
-        ("tissue-ncsnv2", "tissue", "NCSNv2", 1.0),
-    ):
-        paper = network == "NCSNv2"
-        grid = (64, 64) if paper else (128, 128)
-        recipe = Recipe(kind, network, parametrisation="score" if paper else "denoiser", grid=grid)
-        if cuda:
-            frames = SimulatedFrames(kind, grid, pool=4096, refresh=32)
-            recipe = replace(recipe, batch=128, lr=1e-3 if paper else 1.5e-3, precision="bf16")
-        else:  # a dry run: the paper's network in small
-            frames = SimulatedFrames(kind, grid, pool=8, refresh=2)
-            recipe = replace(recipe, batch=2, config={"channels": (8, 16)} if paper else {})
-        out.append((name, share, recipe, frames))
-    return out
-
-
-def train_one(path: Path, recipe: Recipe, frames: SimulatedFrames, device: str, end: float) -> dict[str, Any]:
-    """Trains a prior until about ``end``: a measured start tells how many steps fit, a late run writes what it has."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        told: list[Told] = []
-        common: dict[str, Any] = {"device": device, "tell": told.append, "every": 500}
-        few = 30 if device.startswith("cuda") else 2
-        train(recipe, frames, path, folder / "trial", stop=lambda: len(told) >= few, **common)
-        per_step = sorted(t.seconds for t in told)[len(told) // 2]
-        steps = max(1, int(0.85 * (end - time.monotonic()) / per_step))
-        common |= {"checkpoint": folder / "run", "command": "validation/gpu/run.sh"}
-        whole = replace(recipe, steps=steps)
-        prior = train(whole, frames, path, stop=lambda: time.monotonic() > end, **common)
-        if prior is None:
-            prior = train(replace(recipe, steps=told[-1].step), frames, path, **common)
-    assert prior is not None  # nothing stops the second call
-    return {"steps": told[-1].step, "seconds_per_step": per_step, "held_out": prior.card["held_out"]}
-
-
-def train_all(out: Path, device: str, seconds: float) -> dict[str, Any]:
-    """Trains the priors one after the other, each within its share of the time."""
-    done: dict[str, Any] = {}
-    deadline = time.monotonic() + seconds
-    for name, share, recipe, frames in recipes(device.startswith("cuda")):
-        end = time.monotonic() + share * (deadline - time.monotonic())
-        done[name] = train_one(out / f"{name}.safetensors", recipe, frames, device, end)
-        print(json.dumps({name: done[name]}))
-    return done
+def compare(out: Path, work: list[Work], device: str, size: Size) -> dict[str, Any]:
+    """The trained pair against the shipped one; the trained cards then say how it did."""
+    shipped, trained = load(), load(out)
+    found = evaluate(shipped, trained, [each.frames for each in work], device, size.hearts)
+    sign(shipped, trained, found, out, COMMAND)
+    return found
 
 
 def main() -> int:
-    """Runs the stages in order within the minutes given; exit 1 where a check failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Runs the stages in order within the minutes given; exit 1 where a check failed or a stage broke down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
     parser.add_argument("--minutes", type=float, default=9.0, help="time for everything together")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu (a dry run)")
     args = parser.parse_args()
     began = time.monotonic()
     args.out.mkdir(parents=True, exist_ok=True)
-    cuda = args.device.startswith("cuda")
+    device, cuda = args.device, args.device.startswith("cuda")
+    size = WHOLE if cuda else DRY
     results: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if cuda else f"CPU ({platform.machine()})",
         "torch": torch.__version__,
         "network": FastUNet().config,
         "minutes": args.minutes,
+        "training": {},
+        "broken": {},
     }
 
-    def keep(stage: str, value: Any) -> None:
-        results[stage] = value
+    def stage(name: str, work: Callable[[], Any], into: dict[str, Any] = results) -> None:
+        try:
+            into[name] = work()
+        except Exception as error:  # whatever it is, the stages after it are worth their time
+            traceback.print_exc()
+            results["broken"][name] = f"{type(error).__name__}: {error}"
         (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        print(f"{stage}: done after {time.monotonic() - began:.0f} s")
+        print(f"{name}: done after {time.monotonic() - began:.0f} s")
 
     end = began + 60 * args.minutes - (MARGIN_S if cuda else 5.0)
-    keep("checks", checks(args.device))
-    failed = [row for row in results["checks"] if not row["ok"]]
+    stage("checks", lambda: checks(device, size))
+    stage("speed", lambda: speed(device, size, until=time.monotonic() + SPEED_SHARE * (end - time.monotonic())))
+    ours = shipped_again(size)
+    for work in ours:
+        stage(work.name, partial(train_one, args.out, work, device, end), results["training"])
+    stage("evaluation", lambda: compare(args.out, ours, device, size))
+    for work in papers(size):
+        stage(work.name, partial(train_one, args.out, work, device, end), results["training"])
+    failed = [row for row in results.get("checks", []) if not row["ok"]]
     for row in failed:
         print("FAILED", json.dumps(row))
-    keep("speed", speed(args.device, until=time.monotonic() + 0.3 * (end - time.monotonic())))
-    keep("training", train_all(args.out, args.device, end - time.monotonic()))
-    return 1 if failed else 0
+    return 1 if failed or results["broken"] else 0
 
 
 if __name__ == "__main__":

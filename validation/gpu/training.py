@@ -1,0 +1,100 @@
+"""Which priors are trained on the GPU, how much of everything there is, and training until a given moment."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from usdehaze.priors.data import SimulatedFrames
+from usdehaze.priors.prior import Prior
+from usdehaze.priors.train import Recipe, Told, train
+
+COMMAND = "validation/gpu/run.sh"
+KINDS = ("tissue", "haze")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything.
+
+    Attributes:
+        grid: side of the frames of the default's priors; those of the paper's have half of it.
+        frames: in the checks, of every kind.
+        hearts: in the evaluation.
+        chunk, follow: frames in a row of the speed table, and in one with a warm start.
+        pool, refresh: see `SimulatedFrames`.
+        batch, precision: of the training.
+        paper: arguments of the paper's network.
+    """
+
+    grid: int
+    frames: int
+    hearts: int
+    chunk: int
+    follow: int
+    pool: int
+    refresh: int
+    batch: int
+    precision: str
+    paper: dict[str, Any]
+
+
+WHOLE = Size(128, 64, 64, 16, 128, 4096, 32, 128, "bf16", {})
+DRY = Size(32, 2, 2, 1, 2, 8, 2, 2, "fp32", {"channels": (8, 16)})  # on a CPU: that everything runs, no more
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to train: name of the file, share of the time that is left, and the arguments of `train`."""
+
+    name: str
+    share: float
+    recipe: Recipe
+    frames: SimulatedFrames
+    begin_with: Prior | None = None
+
+
+def shipped_again(size: Size) -> list[Work]:
+    """The default's pair, on from the shipped weights."""
+    work = []
+    for kind in KINDS:
+        parent, grid = Prior.load(kind, kind), (size.grid, size.grid)
+        config: Any = parent.network.config
+        recipe = Recipe(kind, config=config, grid=grid, batch=size.batch, lr=5e-4, precision=size.precision)
+        work.append(Work(kind, 0.4, recipe, SimulatedFrames(kind, grid, size.pool, size.refresh), parent))
+    return work
+
+
+def papers(size: Size) -> list[Work]:
+    """The paper's pair, from nothing."""
+    work = []
+    for kind, share in zip(KINDS, (0.6, 1.0), strict=True):
+        grid = (size.grid // 2, size.grid // 2)
+        recipe = Recipe(kind, "NCSNv2", size.paper, "score", grid, batch=size.batch, lr=1e-3, precision=size.precision)
+        work.append(Work(f"{kind}-ncsnv2", share, recipe, SimulatedFrames(kind, grid, size.pool, size.refresh)))
+    return work
+
+
+def train_one(out: Path, work: Work, device: str, deadline: float) -> dict[str, Any]:
+    """Trains a prior for its share: a measured start tells how many steps fit, a late run writes what it has."""
+    path, recipe = out / f"{work.name}.safetensors", work.recipe
+    end = time.monotonic() + work.share * (deadline - time.monotonic())
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        told: list[Told] = []
+        common: dict[str, Any] = {
+            "device": device, "begin_with": work.begin_with, "tell": told.append, "every": 500, "command": COMMAND
+        }  # fmt: skip
+        few = 30 if device.startswith("cuda") else 2
+        train(recipe, work.frames, path, folder / "trial", stop=lambda: len(told) >= few, **common)
+        per_step = sorted(t.seconds for t in told)[len(told) // 2]
+        steps = max(1, int(0.85 * (end - time.monotonic()) / per_step))
+        common["checkpoint"] = folder / "run"
+        prior = train(replace(recipe, steps=steps), work.frames, path, stop=lambda: time.monotonic() > end, **common)
+        if prior is None:
+            prior = train(replace(recipe, steps=told[-1].step), work.frames, path, **common)
+    assert prior is not None  # nothing stops the second call
+    return {"steps": told[-1].step, "seconds_per_step": per_step, "held_out": prior.card["held_out"]}
