@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from usdehaze.voting import BRIGHT_DB, ONSET_DB, VOTE, deepen, elect, quantile
+from usdehaze.voting import BLACK_DB, BRIGHT_DB, DIM_DB, ONSET_DB, VOTE, deepen, elect, quantile
 
 
 @pytest.mark.parametrize("votes", [1, 2, 32])
@@ -49,15 +49,20 @@ def test_values_that_add_are_subtracted():
 
 
 @pytest.mark.parametrize("span_db", [50.0, 80.0])
-@pytest.mark.parametrize(("above_floor_db", "most_db"), [(BRIGHT_DB[0], 2.0), (20.0, 4.0), (BRIGHT_DB[1], 6.0)])
-def test_decided_removal_is_deepened_by_dB_that_depend_on_how_bright_the_frame_is(span_db, above_floor_db, most_db):
+@pytest.mark.parametrize(
+    ("above_floor_db", "most_db"),
+    [(0.0, 6.0), (BLACK_DB, 6.0), (DIM_DB, 0.0), ((DIM_DB + BRIGHT_DB) / 2, 3.0), (BRIGHT_DB, 6.0), (45.0, 6.0)],
+)
+def test_clear_votes_are_deepened_by_dB_that_depend_on_how_bright_the_frame_is(span_db, above_floor_db, most_db):
     frame = torch.full((1, 1, 9, 9), above_floor_db / span_db)
     for vote_db, share in ((0.0, 0.0), (-ONSET_DB, 0.632), (-20.0, 1.0)):
-        gain = deepen(torch.full((1, 9, 9), vote_db / span_db), frame, span_db, share_db=2.0, bright_db=4.0)
+        gain = deepen(torch.full((1, 9, 9), vote_db / span_db), frame, span_db, most_db=6.0)
         assert (gain * span_db).numpy() == pytest.approx(vote_db - share * most_db, abs=0.01)
 
 
 def test_more_votes_for_removal_never_remove_less():
     gain = torch.linspace(0, -1, 200).reshape(1, 1, 200)
-    deeper = deepen(gain, torch.full((1, 1, 1, 200), 0.7), 60.0, 4.0, 8.0)
-    assert bool((deeper.diff() <= 0).all()) and bool((deeper <= gain).all()) and deeper.min() == -1 and deeper.max() == 0
+    deeper = deepen(gain, torch.full((1, 1, 1, 200), 0.7), 60.0, 8.0)
+    assert (
+        bool((deeper.diff() <= 0).all()) and bool((deeper <= gain).all()) and deeper.min() == -1 and deeper.max() == 0
+    )

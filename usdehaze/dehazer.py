@@ -267,6 +267,6 @@ class Dehazer:
             additive = s.observation == "additive"
             gain, level = elect(frame, parts, chains, joint=joint, additive=additive)
             if joint and not additive:
-                gain = deepen(gain, frame[::chains], dynamic_range_db, s.deepen_db, s.deepen_bright_db)
+                gain = deepen(gain, frame[::chains], dynamic_range_db, s.deepen_db)
             answer = torch.stack([gain * seen, level], dim=1).float().cpu()  # nothing is known where there is no image
             return list(zip(answer, end.split(chains), strict=True))

@@ -61,7 +61,7 @@ class Settings:
         cells: see `LogPower`.
         chains: independent runs that make up one sample.
         votes: last noise levels at which each chain says how much of every pixel is haze.
-        deepen_db, deepen_bright_db: how much lower tissue under haze is taken to lie than the votes say, dB: see
+        deepen_db: how much lower tissue under haze is taken to lie than the votes say, dB at most: see
             `usdehaze.voting.deepen`. Of the log-power models with a haze prior only.
         warm_steps, warm_sigma: noise levels, and the first of them, of a frame that starts from the one before.
         warm_share: share of that start that the frame before makes up; the rest is the frame's own first guess.
@@ -90,8 +90,7 @@ class Settings:
     cells: float = 1.5
     chains: int = 3
     votes: int = 5
-    deepen_db: float = 3.0
-    deepen_bright_db: float = 5.0
+    deepen_db: float = 7.0
     warm_steps: int = 5
     warm_sigma: float = 0.5
     warm_share: float = 0.5
@@ -118,7 +117,7 @@ class Settings:
             raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
         if self.window and (self.window < 3 or self.window % 2 == 0):
             raise UsdehazeError(f"window must be 0 or an odd number from 3 on, found {self.window}")
-        for what in ("cells", "tissue_doubt", "haze_doubt", "deepen_db", "deepen_bright_db"):
+        for what in ("cells", "tissue_doubt", "haze_doubt", "deepen_db"):
             if getattr(self, what) < 0:
                 raise UsdehazeError(f"{what} must be at least 0, found {getattr(self, what):g}")
         if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0 or not 0 <= self.warm_share <= 1:
@@ -171,7 +170,6 @@ PRESETS = {
         chains=1,
         votes=1,
         deepen_db=0.0,
-        deepen_bright_db=0.0,
     ),
 }
 PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # shipped ones

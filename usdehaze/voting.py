@@ -11,8 +11,8 @@ from torch import Tensor
 from usdehaze.diffusion.smooth import average
 
 VOTE = 0.375  # place of the vote that counts, from most removed (0) to least (1); see docs/method.md
-ONSET_DB = 4.0  # a vote for so much removal gets two thirds of the deepening
-BRIGHT_DB = (10.0, 30.0)  # level above the floor from which the share for bright haze sets in, and where it is whole
+ONSET_DB = 3.0  # a vote for so much removal gets two thirds of the deepening
+BLACK_DB, DIM_DB, BRIGHT_DB = 8.0, 13.0, 30.0  # levels above the floor between which the deepening falls, then rises
 LEVEL_CELLS = 2.0  # deviation of the Gaussian that this level is averaged over, pixels
 
 
@@ -47,27 +47,27 @@ def elect(
     return quantile(ballots[0], VOTE), quantile(ballots[1], VOTE)
 
 
-def deepen(gain: Tensor, frame: Tensor, dynamic_range_db: float, share_db: float, bright_db: float) -> Tensor:
-    """Lowers tissue that lies under haze to where it lies on frames whose truth is known.
+def deepen(gain: Tensor, frame: Tensor, dynamic_range_db: float, most_db: float) -> Tensor:
+    """Lowers tissue that lies under haze towards where it lies on frames whose truth is known.
 
     Estimates of what haze hides are drawn towards the haze over it, and the vote that counts is a cautious one: on such
-    frames tissue is lower than that. How much lower was found to depend on what the vote says, hardly anything where
-    it says next to nothing, and on how bright the haze is, since there is more room beneath bright haze.
+    frames tissue is lower than that. How much lower depends on what the vote says, hardly anything where it says next
+    to nothing, and on how bright the haze is, since there is more room beneath bright haze. Haze that is all but black
+    goes to black.
 
     Args:
         gain: ``(B, depth, angle)`` in [-1, 0], what the vote says; 1 is the dynamic range.
         frame: ``(B, 1, depth, angle)`` in [0, 1].
         dynamic_range_db: dB that [0, 1] spans.
-        share_db, bright_db: most dB to lower by, anywhere, and in addition where haze is bright.
+        most_db: dB to lower by where the vote is clear and the frame, averaged over speckle, bright or all but black.
 
     Returns:
         Gain in [-1, 0], nowhere above ``gain``, and 0 where that is 0.
     """
-    low, high = BRIGHT_DB
     level_db = average(frame, LEVEL_CELLS)[:, 0] * dynamic_range_db
-    most_db = share_db + bright_db * ((level_db - low) / (high - low)).clamp(0, 1)
+    black, bright = (DIM_DB - level_db) / (DIM_DB - BLACK_DB), (level_db - DIM_DB) / (BRIGHT_DB - DIM_DB)
     decided = -torch.expm1(-((gain * dynamic_range_db / ONSET_DB) ** 2))
-    return (gain - decided * most_db / dynamic_range_db).clamp(min=-1)
+    return (gain - decided * torch.maximum(black, bright).clamp(0, 1) * most_db / dynamic_range_db).clamp(min=-1)
 
 
 def quantile(values: Tensor, place: float) -> Tensor:

@@ -111,7 +111,7 @@ def plan(steps: list[int], chains: list[int], parts: Sequence[str]) -> Iterator[
             if 2 * n * c <= MOST_PASSES:
                 yield "", replace(base, steps=n, chains=c, votes=max(1, round(0.6 * n)))
     changes: tuple[dict[str, Any], ...] = (
-        {"deepen_db": 0.0, "deepen_bright_db": 0.0},
+        {"deepen_db": 0.0},
         {"votes": 1},
         {"votes": base.steps},
         {"sigma_max": base.sigma_max / 2},
