@@ -12,6 +12,8 @@ from _scans import fan_frames
 from _tiny_priors import write_tiny_priors
 from PIL import Image
 
+from usdehaze.priors.prior import Prior
+
 SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
 
 
@@ -26,7 +28,7 @@ def bench(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
-    """Scans made up under the names of the first ones for tuning, and tiny priors; no weights of LPIPS."""
+    """Scans made up under the names of the first ones of each share, and tiny priors; no weights of LPIPS."""
     for name in ("camus", "clean-cines", "echo-haze"):
         (tmp_path / name).mkdir()
     frames = fan_frames(2, 96, 96)
@@ -34,13 +36,13 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
     dark = np.where(label == 85, frames // 8, frames)
     names = json.loads((SCRIPTS / "patients.json").read_text())
-    for seed, (patient, cine) in enumerate(
-        zip(names["camus"]["tuning"][:5], names["clean-cines"]["tuning"][:5], strict=True)
-    ):
-        with h5py.File(tmp_path / "camus" / f"{patient}.h5", "w") as file:
-            file["image"], file["label"] = frames if seed == 1 else dark, label  # the second has haze of its own
-        with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
-            file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
+    for share, n in (("tuning", 5), ("held-out", 1)):
+        pairs = zip(names["camus"][share][:n], names["clean-cines"][share][:n], strict=True)
+        for seed, (patient, cine) in enumerate(pairs):
+            with h5py.File(tmp_path / "camus" / f"{patient}.h5", "w") as file:
+                file["image"], file["label"] = frames if seed == 1 else dark, label  # the second has haze of its own
+            with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
+                file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
     with h5py.File(tmp_path / "echo-haze" / "clip-01.h5", "w") as file:
         file["cine"] = fan_frames(4, 96, 96, seed=2)
     square = {"frames": [0], "polygon": [[35, 30], [45, 30], [45, 60], [35, 60]]}
@@ -115,12 +117,57 @@ def test_the_oracle_that_knows_the_tissue_is_the_best_row(bench, folder: Path, c
     assert max(psnr, key=psnr.get) == "oracle: tissue known on the grid"
 
 
+def test_scores_of_held_out_scans_go_onto_the_cards_and_nothing_else_changes(bench, folder: Path, capsys) -> None:
+    paths = [folder / f"{kind}.json" for kind in ("tissue", "haze")]
+    before = [json.loads(path.read_text()) for path in paths]
+    weights = [path.with_suffix(".safetensors").read_bytes() for path in paths]
+    for _ in range(2):  # the second time in place of the first
+        bench.main(arguments(folder, "--patients", "held-out", "--only", "b,c,d,e", "--seeds", "0", "--card"))
+    assert capsys.readouterr().out.count("card: ") == 4
+    (path,) = (folder / "out").glob("*.json")
+    document = json.loads(path.read_text())
+    after = [json.loads(path.read_text()) for path in paths]
+    scores = [card.pop("bench") for card in after]
+    assert after == before
+    assert [path.with_suffix(".safetensors").read_bytes() for path in paths] == weights
+    names = [Prior.load(path.with_suffix(".safetensors"), path.stem).name for path in paths]
+    assert [score["beside"] for score in scores] == names[::-1]
+    psnr = document["b"]["methods"]["ours"]["psnr_db"]
+    for score in scores:
+        hazed = score["real tissue under simulated haze"]
+        assert hazed["frames"] == 2 and hazed["psnr_db"] == pytest.approx([psnr["input"], psnr["tissue"]], abs=1e-4)
+        shift = document["d"]["summary"]["clean_shift_db"]["tissue"]
+        assert score["clean real frames"]["clean_shift_db"] == pytest.approx(shift, abs=1e-4)
+        assert score["real hazy clips"]["frames"] == 1 and (score["patients"], score["steps"]) == ("held-out", 2)
+    assert set(scores[0]["denoising loss"]) == {"camus", "clean-cines"}
+    losses = document["e"]
+    assert scores[1]["denoising loss"]["hazes"]["0.3"] == pytest.approx(
+        losses["haze"][losses["sigmas"].index(0.3)], abs=1e-5
+    )
+
+
+def test_a_shipped_prior_is_named_and_its_card_found(bench, tmp_path: Path, monkeypatch) -> None:
+    import bench_card
+
+    (tmp_path / "tissue.json").write_text('{"kind": "tissue"}')
+    monkeypatch.setattr(bench_card, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(bench_card, "scores", lambda document, kind, beside: {"kind": kind, "beside": beside})
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mist.json").write_text("{}")
+    document = {"settings": {"tissue_prior": "t", "haze_prior": "h"}}
+    paths = bench_card.write_cards(document, ["tissue", str(tmp_path / "own" / "mist.safetensors")])
+    assert paths == [tmp_path / "tissue.json", tmp_path / "own" / "mist.json"]
+    assert json.loads(paths[0].read_text()) == {"kind": "tissue", "bench": {"kind": "tissue", "beside": "h"}}
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--only", "x"], "no such part"),
         (["--tissue-prior", "nowhere.safetensors"], "nowhere.safetensors: no such prior"),
         (["--steps", "0", "--only", "d"], "steps"),
+        (["--card"], "--card takes --patients held-out and parts b,c,d,e; found tuning"),
+        (["--card", "--patients", "held-out", "--only", "b"], "--card takes --patients held-out and parts b,c,d,e"),
     ],
 )
 def test_what_cannot_be_done_ends_in_one_line(bench, folder: Path, more: list[str], said: str) -> None:

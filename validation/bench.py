@@ -3,6 +3,7 @@
     python validation/bench.py                                   # the shipped priors, real scans kept for tuning
     python validation/bench.py --quick --tissue-prior runs/tissue.safetensors --haze-prior runs/haze.safetensors
     python validation/bench.py --patients held-out --baselines   # final figures
+    python validation/bench.py --patients held-out --only b,c,d,e --card   # the same onto the priors' cards
 
 Parts (--only): a, simulated hearts with known truth; b, clean real frames under a fixed set of simulated hazes; c, real
 hazy clips; d, harm done to clean real frames; e, denoising loss on real tissue and on the hazes; f, a sheet of samples
@@ -19,13 +20,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench_card import check, write_cards
 from bench_parts import Bench
 from bench_records import Records
 from bench_sheet import write_sheet
 from bench_tables import by_cell, tables
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import PRESETS
+from usdehaze.settings import PRESETS, PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS
 from usdehaze.validation.evaluate import summarise, write_json
 from usdehaze.validation.patients import SHARES
@@ -54,6 +56,8 @@ def run(args: argparse.Namespace) -> list[str]:
         raise UsdehazeError(f"--limit must be at least 1, found {args.limit}")
     if args.quick:
         wanted = wanted.replace("f", "")
+    if args.card:
+        check(wanted, args.patients)
     data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
     if set(wanted) - {"a"} and not data.is_dir():
         raise UsdehazeError(f"no real scans in {data}; set USDEHAZE_DATA to their folder, or measure --only a")
@@ -75,6 +79,9 @@ def run(args: argparse.Namespace) -> list[str]:
     if "f" in wanted:
         write_sheet(path.with_suffix(".png"), bench)
         lines.append(f"sheet: {path.with_suffix('.png')}")
+    if args.card:
+        named = zip((args.tissue_prior, args.haze_prior), PRIORS[args.preset], strict=True)
+        lines += [f"card: {card}" for card in write_cards(document, [given or own for given, own in named])]
     return lines
 
 
@@ -135,6 +142,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="few scenes, one seed, no sheet: about three CPU minutes")
     parser.add_argument("--baselines", action="store_true", help="also what runs without a haze prior, in part b")
     parser.add_argument("--gaussian-steps", type=int, default=GAUSSIAN_STEPS, help=f"of these ({GAUSSIAN_STEPS})")
+    parser.add_argument("--card", action="store_true", help="put scores of held-out scans on the priors' cards")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N or auto")
     parser.add_argument("--out", type=Path, default=HERE.parent / "runs" / "bench", help="records, JSON, sheet")
     return parser
