@@ -65,8 +65,9 @@ def check_evaluation(found, out):
         assert cards[kind]["fine_tuned_from"].endswith(shipped[kind]["sha256"])
         bench = cards[kind]["bench"]
         assert bench["beside"] == f"{shipped[other]['name']} sha256:{cards[other]['sha256']}"
-        hearts = {"frames": found["hearts"], **found["figures"]["trained"]}
-        assert bench["simulated hearts"] == hearts and math.isfinite(hearts["psnr_gain_db"])
+        hearts = bench["simulated hearts"]
+        assert hearts["frames"] == found["hearts"] and set(hearts) == {"frames", *found["figures"]["trained"]}
+        assert hearts["psnr_gain_db"] == pytest.approx(found["figures"]["trained"]["psnr_gain_db"], abs=1e-4)
         losses = [found["held_out"][pair][kind] for pair in ("shipped", "trained")]
         assert losses[0] != losses[1] and losses[1]["0.3"] == pytest.approx(losses[0]["0.3"], rel=0.5)
         assert losses[1]["0.3"] == pytest.approx(cards[kind]["held_out"]["0.3"], rel=1e-3)  # same frames, same noise

@@ -121,6 +121,7 @@ def sign(shipped: Pair, trained: Pair, found: dict[str, Any], folder: Path, comm
         folder: where the trained ones lie.
         command: for the card.
     """
+    scores = {name: value and round(value, 4) for name, value in found["figures"]["trained"].items()}
     for old, new in zip(shipped, trained, strict=True):
         new.card["name"] = old.card["name"]
     for new, other in (trained, trained[::-1]):
@@ -129,6 +130,6 @@ def sign(shipped: Pair, trained: Pair, found: dict[str, Any], folder: Path, comm
             "beside": other.name,
             "preset": found["preset"],
             "date": time.strftime("%Y-%m-%d"),
-            "simulated hearts": {"frames": found["hearts"], **found["figures"]["trained"]},
+            "simulated hearts": {"frames": found["hearts"], **scores},
         }
         new.save(folder / f"{new.card['kind']}.safetensors")
