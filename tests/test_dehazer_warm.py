@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _tiny_priors import write_tiny_priors
+from scipy import ndimage
 
 from usdehaze.cine import Cine
 from usdehaze.dehazer import Dehazer
@@ -118,3 +119,33 @@ def test_samplers_that_start_from_noise_alone_leave_the_warm_start_out(options):
 def test_nonsense_is_refused(wrong):
     with pytest.raises(UsdehazeError, match="warm_steps and group must be at least 1, warm_sigma above 0"):
         Settings(**wrong)
+
+
+@pytest.mark.slow
+def test_a_warm_start_neither_drifts_nor_freezes():
+    truth = simulate_cine(24, seed=1_100_000_001)
+    results = {
+        on: Dehazer.from_pretrained("preview", warm_start=on, device="cpu").dehaze(truth.cine) for on in (False, True)
+    }
+    gains = {on: [gain_db(truth, r.tissue, t) for t in range(24)] for on, r in results.items()}
+    by_place = np.reshape(gains[True], (-1, GROUP)).mean(0) - np.reshape(gains[False], (-1, GROUP)).mean(0)
+    assert by_place[0] == 0 and by_place.min() > -0.5  # dB; the last frames of a group are no worse than the others
+    assert by_place[GROUP // 2 :].mean() > -0.2
+    moved = {on: follows(truth.tissue, r.tissue) for on, r in results.items()}
+    assert moved[True] > 0.2 and moved[True] > moved[False] - 0.05
+    flicker = {on: np.abs(np.diff(truth.hazy - r.tissue, axis=0)).mean() for on, r in results.items()}
+    assert flicker[True] < flicker[False]
+
+
+def gain_db(truth, tissue, t):
+    before, after = (np.mean((frames[t] - truth.tissue[t]) ** 2) for frames in (truth.hazy, tissue))
+    return 10 * np.log10(before / after)
+
+
+def follows(true_db, tissue_db):
+    """Correlation of the change over four frames, speckle averaged."""
+    moved, truly = (
+        np.subtract(*(ndimage.uniform_filter(f, (0, 7, 7)) for f in (x[4:], x[:-4]))).ravel()
+        for x in (tissue_db, true_db)
+    )
+    return np.corrcoef(moved, truly)[0, 1]
