@@ -1,9 +1,10 @@
-"""Networks compared for the time they get: ``python validation/networks.py --kind tissue --kind haze``.
+"""Networks compared for the arithmetic they get: ``python validation/networks.py --kind tissue``.
 
-Every variant is trained from scratch on the same simulated frames for the same CPU time on one core, then asked what a
-pass costs and what it learned: the denoising loss on frames it has not seen, at noise levels that the preset ``fast``
-goes through. So small a budget says who learns faster, not who ends lower; the shipped prior's row shows how far there
-is to go. Variants that were measured before are kept in --work. What follows: ``validation/priors.md``.
+Every variant is trained on the same simulated frames with the same number of multiplications (the shipped shape takes
+--steps of 16 frames), then asked what a pass costs and what it learned: the denoising loss on frames not seen before,
+at noise levels that the preset ``fast`` goes through. Shapes start from nothing, so that a small budget says who learns
+faster, not who ends lower; what leaves the shape alone goes on from the shipped weights, and is to be held against the
+shipped prior trained on just like that. What follows: ``validation/priors.md``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from usdehaze.priors.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
 from usdehaze.priors.objective import draw_sigmas
@@ -31,7 +33,8 @@ from usdehaze.simulate import training_frames
 HERE = Path(__file__).resolve().parent
 GRID = (128, 128)
 LEVELS = (0.05, 0.1, 0.2, 0.4)  # noise levels that are asked for; fast goes from 0.5 to 0.04
-POOL, HELD_OUT, BATCH, LR = 1024, 64, 16, 1e-3
+POOL, HELD_OUT, BATCH = 1024, 64, 16
+LR, LR_GOING_ON = 1e-3, 3e-4
 AVERAGES = (0.98, 0.995)  # of the weights, by step; the better one counts
 TIMED_CHAINS = 3  # frames of a timed pass
 
@@ -55,8 +58,15 @@ class Variant:
     config: dict[str, Any] = field(default_factory=dict)
     change: Callable[[FastUNet], nn.Module] = lambda net: net
     draw: Draw = as_shipped
-    taught: bool = False  # by the shipped prior's estimate of a noisy frame, not by the clean frame
+    goes_on: bool = False  # from the shipped weights
     both: bool = False  # one network takes noisy tissue and noisy haze, and denoises both
+
+    def make(self, shipped: Prior | None = None) -> nn.Module:
+        """The network, with the shipped weights where it goes on from them."""
+        net = FastUNet(**self.config)
+        if self.goes_on and shipped is not None:
+            net.load_state_dict(shipped.network.state_dict())
+        return self.change(net)
 
 
 class Attention(nn.Module):
@@ -107,13 +117,11 @@ VARIANTS = {
     "three levels: 24, 48, 96": Variant({"channels": (24, 48, 96)}),
     "two blocks a level": Variant({"blocks": 2}),
     "patches of 4: 48, 96, 192": Variant({"channels": (48, 96, 192), "patch": 4}),
-    "patches of 4: 32, 64, 128": Variant({"channels": (32, 64, 128), "patch": 4}),
-    "attention at the coarsest level": Variant(change=with_attention),
-    "edges repeated": Variant(change=edges_repeated),
-    "noise levels 0.03 to 0.7 only": Variant(draw=where_used),
-    "taught by the shipped prior": Variant(taught=True),
-    "narrow, taught by the shipped prior": Variant({"channels": (16, 32, 64, 128)}, taught=True),
-    "one trunk for both": Variant(change=OneTrunk, both=True),
+    "one trunk for both priors": Variant(change=OneTrunk, both=True),
+    "shipped weights, trained on": Variant(goes_on=True),
+    "the same, attention at the coarsest level": Variant(change=with_attention, goes_on=True),
+    "the same, edges repeated": Variant(change=edges_repeated, goes_on=True),
+    "the same, noise levels 0.03 to 0.7 only": Variant(draw=where_used, goes_on=True),
 }
 
 
@@ -121,7 +129,7 @@ def main() -> None:
     """Trains what is missing, then writes the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kind", nargs="+", choices=("tissue", "haze"), default=("tissue", "haze"))
-    parser.add_argument("--minutes", type=float, default=5.0, help="CPU time of each training (5)")
+    parser.add_argument("--steps", type=int, default=120, help="of the shipped shape; others as many as cost the same")
     parser.add_argument("--variants", nargs="+", type=int, default=range(len(VARIANTS)), help="their numbers; all")
     parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "networks", help="where results are kept")
     parser.add_argument("--out", type=Path, default=HERE / "NETWORKS.md", help="the tables")
@@ -133,12 +141,12 @@ def main() -> None:
         rows = {"shipped prior": shipped(kind, args.work)}
         for number in args.variants:
             name = list(VARIANTS)[number]
-            path = args.work / f"{kind}-{number}-{args.minutes:g}.json"
+            path = args.work / f"{kind}-{number}-{args.steps}.json"
             if not path.exists():
-                path.write_text(json.dumps(measure(VARIANTS[name], kind, args.minutes * 60, args.work)))
+                path.write_text(json.dumps(measure(VARIANTS[name], kind, args.steps, args.work)))
                 print(kind, name, path.read_text(), file=sys.stderr, flush=True)
             rows[name] = json.loads(path.read_text()) | cost_of(VARIANTS[name])
-        lines += table(kind, args.minutes, rows)
+        lines += table(kind, args.steps, rows)
         args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
@@ -153,46 +161,43 @@ def frames_of(kind: str, work: Path) -> tuple[Tensor, Tensor]:
     return train, held_out
 
 
-def measure(variant: Variant, kind: str, budget_s: float, work: Path) -> dict[str, Any]:
-    """Trains a variant for ``budget_s`` of CPU time and measures it."""
+def measure(variant: Variant, kind: str, budget: int, work: Path) -> dict[str, Any]:
+    """Trains a variant for what ``budget`` steps of the shipped shape cost, and measures it."""
     torch.manual_seed(0)
     kinds = (kind, "haze" if kind == "tissue" else "tissue") if variant.both else (kind,)
     pools = [frames_of(k, work) for k in kinds]
-    teachers = [Prior.load(PRIORS["fast"][k == "haze"], k) for k in kinds]  # their cards hold the scale of the data
-    net = variant.change(FastUNet(**variant.config))
-    optimiser = torch.optim.Adam(net.parameters(), LR, (0.9, 0.99))
+    priors = [Prior.load(PRIORS["fast"][k == "haze"], k) for k in kinds]  # their cards hold the scale of the data
+    net = variant.make(priors[0])
+    steps = round(budget * multiplications(Variant().make(), 1) / multiplications(net, len(kinds)))
+    lr = LR_GOING_ON if variant.goes_on else LR
+    optimiser = torch.optim.Adam(net.parameters(), lr, (0.9, 0.99))
     averages = {keep: {k: v.clone() for k, v in net.state_dict().items()} for keep in AVERAGES}
-    began, step = time.process_time(), 0
-    while (spent := (time.process_time() - began) / budget_s) < 1:
+    for step in range(steps):
         generator = noise_generator(0, 0, step, torch.device("cpu"))
         sigma = variant.draw(generator)
         seen, wanted = [], []
-        for (train, _), teacher in zip(pools, teachers, strict=True):
+        for (train, _), prior in zip(pools, priors, strict=True):
             x0 = train[torch.randint(len(train), (BATCH,), generator=generator)]
             x0 = torch.where(torch.rand(BATCH, 1, 1, 1, generator=generator) < 0.5, x0.flip(-1), x0)
             x = x0 + sigma * torch.randn(x0.shape, generator=generator)
-            if variant.taught:
-                with torch.no_grad():
-                    x0 = teacher(x, sigma.flatten())
-            seen.append(scaled(teacher, x, sigma))
-            wanted.append(teacher.network_target(x0, x, sigma))
+            seen.append(scaled(prior, x, sigma))
+            wanted.append(prior.network_target(x0, x, sigma))
         loss = (net(torch.cat(seen, 1), (sigma.log() / 4).flatten()) - torch.cat(wanted, 1)).square().mean()
-        optimiser.param_groups[0]["lr"] = LR * min(1, (step + 1) / 30, (1 - spent) / 0.3)
+        optimiser.param_groups[0]["lr"] = lr * min(1, (step + 1) / 30, (1 - step / steps) / 0.3)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimiser.step()
-        step += 1
         with torch.no_grad():
             for keep, average in averages.items():
                 for name, value in net.state_dict().items():
-                    average[name].lerp_(value, 1 - min(keep, (1 + step) / (10 + step)))
+                    average[name].lerp_(value, 1 - min(keep, (2 + step) / (11 + step)))
     losses = {}
     for keep, average in averages.items():
         net.load_state_dict(average)
-        losses[f"{keep:g}"] = loss_of(net, teachers, [held_out for _, held_out in pools])
+        losses[f"{keep:g}"] = loss_of(net, priors, [held_out for _, held_out in pools])
     best = min(losses, key=lambda keep: sum(losses[keep]))
-    return {"steps": step, "loss": losses[best], "average": best, "all": losses}
+    return {"steps": steps, "loss": losses[best], "average": best, "all": losses}
 
 
 def scaled(prior: Prior, x: Tensor, sigma: Tensor) -> Tensor:
@@ -218,8 +223,16 @@ def loss_of(net: nn.Module, priors: Sequence[Prior], held_out: Sequence[Tensor])
 
 def cost_of(variant: Variant) -> dict[str, Any]:
     """Milliseconds a pass, now, and parameters: a record may be of another day."""
-    net = variant.change(FastUNet(**variant.config))
+    net = variant.make()
     return {"ms": milliseconds(net, 1 + variant.both), "parameters": sum(p.numel() for p in net.parameters())}
+
+
+@torch.inference_mode()
+def multiplications(net: nn.Module, channels: int) -> int:
+    """Of a pass, half the operations that torch counts."""
+    with FlopCounterMode(display=False) as counter:
+        net(torch.rand(1, channels, *GRID), torch.zeros(1))
+    return int(counter.get_total_flops()) // 2
 
 
 @torch.inference_mode()
@@ -241,10 +254,10 @@ def shipped(kind: str, work: Path) -> dict[str, Any]:
     return cost_of(Variant()) | {"steps": 0, "loss": loss_of(prior.network, [prior], [frames_of(kind, work)[1]])}
 
 
-def table(kind: str, minutes: float, rows: dict[str, dict[str, Any]]) -> list[str]:
+def table(kind: str, steps: int, rows: dict[str, dict[str, Any]]) -> list[str]:
     """One row a network."""
     heads = ["", "parameters", "ms a pass", "steps", *(f"sigma {s:g}" for s in LEVELS)]
-    lines = [f"## {kind.capitalize()}, {minutes:g} CPU minutes each: denoising loss over sigma^2", ""]
+    lines = [f"## {kind.capitalize()}, what {steps} steps of the shipped shape cost: denoising loss over sigma^2", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for name, row in rows.items():
         cells = [name, f"{row['parameters']:,}", f"{row['ms']:.1f}", f"{row['steps'] or ''}"]
