@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from usdehaze.voting import BLACK_DB, BRIGHT_DB, DIM_DB, ONSET_DB, VOTE, deepen, elect, quantile
+from usdehaze.voting import BLACK_DB, BRIGHT_DB, ONSET_DB, VOTE, deepen, elect, quantile
 
 
 @pytest.mark.parametrize("votes", [1, 2, 32])
@@ -51,7 +51,10 @@ def test_values_that_add_are_subtracted():
 @pytest.mark.parametrize("span_db", [50.0, 80.0])
 @pytest.mark.parametrize(
     ("above_floor_db", "most_db"),
-    [(0.0, 6.0), (BLACK_DB, 6.0), (DIM_DB, 0.0), ((DIM_DB + BRIGHT_DB) / 2, 3.0), (BRIGHT_DB, 6.0), (45.0, 6.0)],
+    [
+        *((0.0, 6.0), (BLACK_DB[0], 6.0), (sum(BLACK_DB) / 2, 3.0), (BLACK_DB[1], 0.0)),
+        *((BRIGHT_DB[0], 0.0), (sum(BRIGHT_DB) / 2, 3.0), (BRIGHT_DB[1], 6.0), (45.0, 6.0)),
+    ],
 )
 def test_clear_votes_are_deepened_by_dB_that_depend_on_how_bright_the_frame_is(span_db, above_floor_db, most_db):
     frame = torch.full((1, 1, 9, 9), above_floor_db / span_db)

@@ -90,7 +90,7 @@ class Settings:
     cells: float = 1.5
     chains: int = 3
     votes: int = 5
-    deepen_db: float = 7.0
+    deepen_db: float = 8.0
     warm_steps: int = 5
     warm_sigma: float = 0.5
     warm_share: float = 0.5

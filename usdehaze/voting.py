@@ -12,7 +12,8 @@ from usdehaze.diffusion.smooth import average
 
 VOTE = 0.375  # place of the vote that counts, from most removed (0) to least (1); see docs/method.md
 ONSET_DB = 3.0  # a vote for so much removal gets two thirds of the deepening
-BLACK_DB, DIM_DB, BRIGHT_DB = 8.0, 13.0, 30.0  # levels above the floor between which the deepening falls, then rises
+BLACK_DB = (8.0, 12.0)  # levels above the floor: all of the deepening up to the first, none of it from the second
+BRIGHT_DB = (20.0, 32.0)  # none of it up to the first, all of it from the second
 LEVEL_CELLS = 2.0  # deviation of the Gaussian that this level is averaged over, pixels
 
 
@@ -53,7 +54,7 @@ def deepen(gain: Tensor, frame: Tensor, dynamic_range_db: float, most_db: float)
     Estimates of what haze hides are drawn towards the haze over it, and the vote that counts is a cautious one: on such
     frames tissue is lower than that. How much lower depends on what the vote says, hardly anything where it says next
     to nothing, and on how bright the haze is, since there is more room beneath bright haze. Haze that is all but black
-    goes to black.
+    goes to black; between the two lie the dim walls of many scans, which are left to the votes.
 
     Args:
         gain: ``(B, depth, angle)`` in [-1, 0], what the vote says; 1 is the dynamic range.
@@ -65,9 +66,11 @@ def deepen(gain: Tensor, frame: Tensor, dynamic_range_db: float, most_db: float)
         Gain in [-1, 0], nowhere above ``gain``, and 0 where that is 0.
     """
     level_db = average(frame, LEVEL_CELLS)[:, 0] * dynamic_range_db
-    black, bright = (DIM_DB - level_db) / (DIM_DB - BLACK_DB), (level_db - DIM_DB) / (BRIGHT_DB - DIM_DB)
+    black = (BLACK_DB[1] - level_db) / (BLACK_DB[1] - BLACK_DB[0])
+    bright = (level_db - BRIGHT_DB[0]) / (BRIGHT_DB[1] - BRIGHT_DB[0])
+    share = torch.maximum(black, bright).clamp(0, 1)
     decided = -torch.expm1(-((gain * dynamic_range_db / ONSET_DB) ** 2))
-    return (gain - decided * torch.maximum(black, bright).clamp(0, 1) * most_db / dynamic_range_db).clamp(min=-1)
+    return (gain - decided * share * most_db / dynamic_range_db).clamp(min=-1)
 
 
 def quantile(values: Tensor, place: float) -> Tensor:
