@@ -154,7 +154,7 @@ class Settings:
 
 PRESETS = {
     "fast": Settings(),
-    "quality": Settings(preset="quality", steps=16, chains=6, votes=8, warm_steps=8),
+    "quality": Settings(preset="quality", steps=16, votes=8, warm_steps=8),
     "preview": Settings(preset="preview", steps=4, chains=1, votes=4, warm_steps=3),
     "paper": Settings(
         preset="paper",
