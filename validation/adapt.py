@@ -1,6 +1,6 @@
 """What fine-tuning the tissue prior on the clean frames of one probe gains on other clips: one command.
 
-    python validation/adapt.py                                       # about 40 CPU minutes, then ADAPT.md
+    python validation/adapt.py                                       # about half a CPU hour, then ADAPT.md
     python validation/adapt.py --clips 5 --steps 300 --out few.md    # from fewer clips
 
 ``usdehaze train tissue ... --from-prior tissue`` learns from the clips of ``clean-cines`` (in USDEHAZE_DATA) that are
