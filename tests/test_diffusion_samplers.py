@@ -72,7 +72,11 @@ def test_one_callback_sees_every_step_and_its_noise_level():
         per_level = 5 if name == "langevin" else 1
         assert [step.index for step in seen] == list(range(5 * per_level))
         assert {step.count for step in seen} == {5 * per_level}
-        levels = sde_sigmas(PaperVE(), 5) if name in BY_TIME else karras_sigmas(5, 0.04, 0.5)
+        levels = (
+            sde_sigmas(PaperVE(), 5)
+            if name in BY_TIME
+            else karras_sigmas(5, Settings().sigma_min, Settings().sigma_max)
+        )
         if "churn" not in name:
             assert [step.sigma for step in seen][::per_level] == pytest.approx(levels[:-1])
         assert all(step.u.shape == step.estimate.shape == (3, 32) for step in seen)

@@ -44,7 +44,7 @@ def tiny(tmp_path_factory) -> Dehazer:
 
 
 def test_the_search_finds_a_known_optimum():
-    tuned = search(bowl, START, 0.0, 60, 32)
+    tuned = search(bowl, START, 0.0, 120, 32)
     assert tuned.best.quality > -0.02 > tuned.start.quality
     assert tuned.best.settings.scale == pytest.approx((0.5, 1.4), rel=0.1)
     assert tuned.best.settings.strength == pytest.approx(0.7, abs=0.1)
