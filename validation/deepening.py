@@ -33,7 +33,7 @@ from usdehaze.voting import LEVEL_CELLS
 HERE = Path(__file__).resolve().parent
 SIMULATED_FIRST = FIRST_SEED + 3000
 VOTES_DB = (-60.0, -10.0, -7.0, -5.0, -3.0, -1.5, -0.5, 0.01)
-LEVELS_DB = (0.0, 8.0, 12.0, 20.0, 26.0, 32.0, 42.0, 90.0)  # above the floor, averaged as `deepen` does
+LEVELS_DB = (0.0, 10.0, 18.0, 26.0, 34.0, 42.0, 90.0)  # above the floor, averaged as `deepen` does
 KEPT_DB = -2.0
 
 Pair = tuple[str, Cine, Cine]  # which set, hazy, clean
