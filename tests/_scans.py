@@ -1,5 +1,7 @@
 """Small scans for tests."""
 
+import json
+
 import h5py
 import numpy as np
 
@@ -21,3 +23,14 @@ def write(path, datasets, **attributes):
             file.create_dataset(name, data=array)
         file.attrs.update(attributes)
     return path
+
+
+def write_hazy_clip(folder):
+    """A clip in ``folder`` (made here) with a septum and a ventricle drawn beside it."""
+    folder.mkdir()
+    write(folder / "clip-01.h5", {"cine": fan_frames(4, 96, 96, seed=2)})
+    regions = [
+        {"name": name, "role": role, "frames": [0], "polygon": [[x, 30], [x + 10, 30], [x + 10, 60], [x, 60]]}
+        for name, role, x in (("septum", "tissue", 35), ("ventricle", "haze", 50))
+    ]
+    (folder / "clip-01.rois.json").write_text(json.dumps({"regions": regions}))

@@ -8,10 +8,9 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames
+from _scans import fan_frames, write, write_hazy_clip
 from _tiny_priors import write_tiny_priors
 
 from usdehaze.priors.prior import Prior
@@ -30,6 +29,8 @@ def adapt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Scans made up under the names that the script reads, and tiny priors; no weights of LPIPS."""
+    for name in ("camus", "clean-cines"):
+        (tmp_path / name).mkdir()
     clips = [*NAMES["clean-cines"]["tuning"][:2], *NAMES["clean-cines"]["held-out"][:1]]
     for seed, clip in enumerate(clips):
         write(tmp_path / "clean-cines" / f"{clip}.h5", {"bmode/frames": fan_frames(4, 96, 96, seed=seed)})
@@ -38,21 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
     patient = tmp_path / "camus" / f"{NAMES['camus']['held-out'][0]}.h5"
     write(patient, {"image": np.where(label == 85, frames // 8, frames), "label": label})
-    write(tmp_path / "echo-haze" / "clip-01.h5", {"cine": fan_frames(4, 96, 96, seed=2)})
-    square = {"frames": [0], "polygon": [[35, 30], [45, 30], [45, 60], [35, 60]]}
-    beside = {"frames": [0], "polygon": [[50, 30], [60, 30], [60, 60], [50, 60]]}
-    regions = [{"name": "septum", "role": "tissue", **square}, {"name": "ventricle", "role": "haze", **beside}]
-    (tmp_path / "echo-haze" / "clip-01.rois.json").write_text(json.dumps({"regions": regions}))
+    write_hazy_clip(tmp_path / "echo-haze")
     write_tiny_priors(tmp_path)
     monkeypatch.setenv("USDEHAZE_DATA", str(tmp_path))
     return tmp_path
-
-
-def write(path: Path, datasets: dict[str, np.ndarray]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with h5py.File(path, "w") as file:
-        for name, values in datasets.items():
-            file[name] = values
 
 
 def arguments(folder: Path, *more: str) -> list[str]:

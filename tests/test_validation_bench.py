@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames
+from _scans import fan_frames, write_hazy_clip
 from _tiny_priors import write_tiny_priors
 from PIL import Image
 
@@ -29,7 +29,7 @@ def bench(monkeypatch):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
     """Scans made up under the names of the first ones of each share, and tiny priors; no weights of LPIPS."""
-    for name in ("camus", "clean-cines", "echo-haze"):
+    for name in ("camus", "clean-cines"):
         (tmp_path / name).mkdir()
     frames = fan_frames(2, 96, 96)
     label = np.zeros_like(frames)
@@ -43,12 +43,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
                 file["image"], file["label"] = frames if seed == 1 else dark, label  # the second has haze of its own
             with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
                 file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
-    with h5py.File(tmp_path / "echo-haze" / "clip-01.h5", "w") as file:
-        file["cine"] = fan_frames(4, 96, 96, seed=2)
-    square = {"frames": [0], "polygon": [[35, 30], [45, 30], [45, 60], [35, 60]]}
-    beside = {"frames": [0], "polygon": [[50, 30], [60, 30], [60, 60], [50, 60]]}
-    regions = [{"name": "septum", "role": "tissue", **square}, {"name": "ventricle", "role": "haze", **beside}]
-    (tmp_path / "echo-haze" / "clip-01.rois.json").write_text(json.dumps({"regions": regions}))
+    write_hazy_clip(tmp_path / "echo-haze")
     write_tiny_priors(tmp_path)
     monkeypatch.setenv("USDEHAZE_DATA", str(tmp_path))
     return tmp_path

@@ -140,7 +140,7 @@ def table(
         f"    {command}",
         "",
         f"Means over one frame of each of {n_scenes} simulated scenes (seeds {seeds[0]} to {seeds[-1]}), truth known,",
-        "never trained on. `stochastic` with the other settings of the fast preset (two chains, its vote),",
+        "never trained on. `stochastic` with the other settings of the fast preset (its chains, its vote),",
         "`euler-maruyama` with those of the paper preset (one chain); lambda and kappa are the rule's own. alone:",
         "without a haze prior, all that is not tissue is Gaussian noise. CPU seconds of one core; other work on the",
         "machine slows it down.",
