@@ -1,6 +1,6 @@
 """Every guidance rule and observation model at 10 to 600 steps, truth known: ``python validation/table.py``.
 
-Up to 100 steps with the sampler of the fast preset (two chains, its own vote), from 100 steps on with that of the paper
+Up to 100 steps with the sampler of the fast preset (its chains, its own vote), from 100 steps on with that of the paper
 preset (Euler-Maruyama from noise, one chain): each preset's other settings are kept, lambda and kappa are the rule's
 own. "alone" is the rule without a haze prior: what is not tissue is Gaussian noise. Scenes are those of ``usdehaze
 validate``, one frame each. A figure is kept as soon as it is made: the same command goes on where it was stopped, scene
