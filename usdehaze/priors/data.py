@@ -14,14 +14,20 @@ import torch
 from torch import Tensor
 
 from usdehaze.diffusion.streams import Streams
-from usdehaze.simulate import training_frames
+from usdehaze.simulate import training_frames, training_pairs
+from usdehaze.simulate.speckle import PointSpread
 
 HELD_OUT_SEED, SAMPLE_SEED = 2_000_000_000, 1_999_999_999
-_FRAMES, _PICKS, _NOISE = 0, 1, 2  # purposes of a random stream
+_FRAMES, _PICKS, _NOISE, _HAZE_PICKS, _PHASE = range(5)  # purposes of a random stream
+SPAN_DB = 60.0  # that frames of scans are taken to span where tissue and haze are put together
+PHASE_PX = (0.7, 1.0)  # grain of the random phase between two stored frames, depth and angle
 
 
 class FrameSource(Protocol):
-    """Frames of one kind, all of one shape, values in [0, 1] (0 = floor, 1 = 0 dB)."""
+    """Frames of one kind, all of one shape, values in [0, 1] (0 = floor, 1 = 0 dB).
+
+    They have one channel, or, to train a posterior on, three: tissue, haze, and the frame that the two make.
+    """
 
     @property
     def description(self) -> str:
@@ -37,14 +43,14 @@ class FrameSource(Protocol):
 
     @property
     def held_out(self) -> Tensor:
-        """Frames ``(N, 1, depth, angle)`` that are never trained on."""
+        """Frames ``(N, C, depth, angle)`` that are never trained on."""
 
     @property
     def sample(self) -> Tensor:
-        """Frames ``(N, 1, depth, angle)`` to take mean and deviation of a pixel from, and to show."""
+        """Frames ``(N, C, depth, angle)`` to take mean and deviation of a pixel from, and to show."""
 
     def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
-        """``(batch, 1, depth, angle)`` frames for a step, the same ones for the same arguments."""
+        """``(batch, C, depth, angle)`` frames for a step, the same ones for the same arguments."""
 
 
 def generator_for(seed: int, stream: int, purpose: int, index: int, device: torch.device) -> torch.Generator:
@@ -72,7 +78,7 @@ class SimulatedFrames:
     time with other noise and mirrored or not.
 
     Args:
-        kind: "tissue" or "haze".
+        kind: "tissue" or "haze", or "posterior" for pairs of both and what they make.
         shape: depth and angle of the grid.
         pool: frames in the pool; a multiple of ``refresh``.
         refresh: frames that are new at every step.
@@ -91,11 +97,11 @@ class SimulatedFrames:
 
     @cached_property
     def held_out(self) -> Tensor:
-        return training_frames(self.kind, 32, torch.Generator().manual_seed(HELD_OUT_SEED), *self.shape)
+        return self._simulate(32, torch.Generator().manual_seed(HELD_OUT_SEED))
 
     @cached_property
     def sample(self) -> Tensor:
-        return training_frames(self.kind, 128, torch.Generator().manual_seed(SAMPLE_SEED), *self.shape)
+        return self._simulate(128, torch.Generator().manual_seed(SAMPLE_SEED))
 
     def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
         chunks, simulate = self.pool // self.refresh, self._chunk
@@ -110,7 +116,12 @@ class SimulatedFrames:
 
     def _chunk(self, seed: int, stream: int, index: int, device: torch.device) -> Tensor:
         generator = generator_for(seed, stream, _FRAMES, index, device)
-        return training_frames(self.kind, self.refresh, generator, *self.shape)
+        return self._simulate(self.refresh, generator)
+
+    def _simulate(self, n: int, generator: torch.Generator) -> Tensor:
+        if self.kind == "posterior":
+            return training_pairs(n, generator, *self.shape)
+        return training_frames(self.kind, n, generator, *self.shape)
 
 
 class StoredFrames:
@@ -122,6 +133,7 @@ class StoredFrames:
     Args:
         scans: ``(T, depth, angle)`` in [0, 1], one for each scan.
         share: of the scans (or frames) to hold out, at least one and never all.
+        purpose: of the random stream that picks them; frames that are drawn side by side need one each.
 
     Raises:
         ValueError: fewer than two frames, or frames of different shapes.
@@ -129,7 +141,8 @@ class StoredFrames:
 
     simulated = False
 
-    def __init__(self, scans: list[Tensor], share: float = 0.1) -> None:
+    def __init__(self, scans: list[Tensor], share: float = 0.1, purpose: int = _PICKS) -> None:
+        self.purpose = purpose
         shapes = {tuple(frames.shape[1:]) for frames in scans}
         total = sum(len(frames) for frames in scans)
         if total < 2 or len(shapes) != 1:
@@ -160,7 +173,65 @@ class StoredFrames:
     def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
         if self._train.device != device:
             self._train = self._train.to(device)
-        return _pick(self._train, batch, generator_for(seed, stream, _PICKS, step, device))
+        return _pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device))
+
+
+class StoredPairs:
+    """Tissue of some scans and haze of others, put together anew at every step: no frame of one needs one of the other.
+
+    Powers add with a random phase between the echoes, before log compression over 60 dB.
+
+    Args:
+        tissue, haze: ``(T, depth, angle)`` in [0, 1], one tensor for each scan.
+
+    Raises:
+        ValueError: see `StoredFrames`.
+    """
+
+    simulated = False
+
+    def __init__(self, tissue: list[Tensor], haze: list[Tensor]) -> None:
+        self.tissue, self.haze = StoredFrames(tissue), StoredFrames(haze, purpose=_HAZE_PICKS)
+        self.fingerprint = f"{self.tissue.fingerprint} and {self.haze.fingerprint}"
+
+    @property
+    def description(self) -> str:
+        return f"tissue of {self.tissue.description}; haze of {self.haze.description}"
+
+    @cached_property
+    def held_out(self) -> Tensor:
+        return self._paired(self.tissue.held_out, self.haze.held_out, HELD_OUT_SEED)
+
+    @cached_property
+    def sample(self) -> Tensor:
+        return self._paired(self.tissue.sample, self.haze.sample, SAMPLE_SEED)
+
+    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
+        x, n = (frames.draw(batch, seed, stream, step, device) for frames in (self.tissue, self.haze))
+        return put_together(x, n, generator_for(seed, stream, _PHASE, step, device))
+
+    @staticmethod
+    def _paired(tissue: Tensor, haze: Tensor, seed: int) -> Tensor:
+        """Each of the longer set with one of the shorter, which is gone through again and again."""
+        n = max(len(tissue), len(haze))
+        x, y = (frames[torch.arange(n) % len(frames)] for frames in (tissue, haze))
+        return put_together(x, y, torch.Generator().manual_seed(seed))
+
+
+def put_together(tissue: Tensor, haze: Tensor, generator: torch.Generator) -> Tensor:
+    """Tissue, haze and the frame they make, ``(B, 3, depth, angle)``, from frames ``(B, 1, depth, angle)`` in [0, 1].
+
+    ``y = 20 log10 |10^(x/20) + e^(i phi) 10^(n/20)|`` in dB, the phase random with the grain of speckle. What lies on
+    the floor sends nothing back.
+    """
+    n, device = len(tissue), tissue.device
+    echoes = [torch.where(u > 0, 10 ** ((u[:, 0:1] - 1) * SPAN_DB / 20), 0.0)[:, 0] for u in (tissue, haze)]
+    white = torch.randn(n, *tissue.shape[2:], 2, generator=generator, device=device)
+    axial, lateral = (torch.full((n, 1, 1), px, device=device) for px in PHASE_PX)
+    phase = PointSpread((tissue.shape[2], tissue.shape[3]), axial, lateral)(torch.view_as_complex(white)).sgn()
+    both = (echoes[0] + phase * echoes[1]).abs().clamp_min(1e-6)
+    frame = (1 + 20 * torch.log10(both) / SPAN_DB).clamp(0, 1)[:, None]
+    return torch.cat([tissue, haze, frame], dim=1)
 
 
 def _some(share: float, n: int) -> int:

@@ -8,17 +8,25 @@ import torch
 from torch import Tensor, nn
 
 from usdehaze.diffusion.sde import PaperVE
+from usdehaze.priors.posterior import LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
 
 T_MIN = 1e-5  # the paper's first time
-SIGMA_RANGE = {"denoiser": (0.01, 10.0), "score": (PaperVE().beta(T_MIN), PaperVE().beta(1.0))}
+PINBALL = 1.0  # weight of the quantiles' loss
+ALONE = 20.0  # noise level from which on the frame alone decides
+SIGMA_RANGE = {
+    "denoiser": (0.01, 10.0),
+    "score": (PaperVE().beta(T_MIN), PaperVE().beta(1.0)),
+    "posterior": (0.01, 100.0),  # at the last, unknowns tell nothing: not even the mean of 16,384 pixels
+}
 
 
 def draw_sigmas(parametrisation: str, batch: int, generator: torch.Generator) -> Tensor:
     """Noise levels ``(batch, 1, 1, 1)`` to train a network of this parametrisation at.
 
     "denoiser": log-normal where structure is decided, one in four log-uniform over all. "score": ``beta_t`` at times
-    drawn evenly from ``[1e-5, 1]``, as the paper has it.
+    drawn evenly from ``[1e-5, 1]``, as the paper has it. "posterior": as the denoiser, and one in four at the highest
+    levels, where the frame alone decides.
     """
     device = generator.device
     even = torch.rand(batch, generator=generator, device=device)
@@ -26,10 +34,14 @@ def draw_sigmas(parametrisation: str, batch: int, generator: torch.Generator) ->
         sde = PaperVE()
         sigmas = torch.tensor([sde.beta(T_MIN + (1 - T_MIN) * u) for u in even.tolist()], device=device)
         return sigmas.reshape(-1, 1, 1, 1)
-    low, high = (math.log(limit) for limit in SIGMA_RANGE["denoiser"])
+    low, high = (math.log(limit) for limit in SIGMA_RANGE[parametrisation])
     bulk = math.log(0.35) + 1.3 * torch.randn(batch, generator=generator, device=device)
     pick = torch.rand(batch, generator=generator, device=device) < 0.25
-    return torch.where(pick, low + (high - low) * even, bulk.clamp(low, high)).exp().reshape(-1, 1, 1, 1)
+    levels = torch.where(pick, low + (high - low) * even, bulk.clamp(low, high))
+    if parametrisation == "posterior":
+        top = torch.rand(batch, generator=generator, device=device) < 0.25
+        levels = torch.where(top, math.log(ALONE) + (high - math.log(ALONE)) * even, levels)
+    return levels.exp().reshape(-1, 1, 1, 1)
 
 
 class Objective(nn.Module):
@@ -49,6 +61,48 @@ class Objective(nn.Module):
         return (self.prior.predict(x, sigma).float() - self.prior.network_target(x0, x, sigma)).square().mean()
 
 
+class PosteriorObjective(nn.Module):
+    """What a learned posterior got wrong: squares of its means (EDM, equation 8) and pinballs of its gain's quantiles."""
+
+    def __init__(self, posterior: LearnedPosterior) -> None:
+        super().__init__()
+        self.posterior = posterior
+
+    def forward(self, pairs: Tensor, sigma: Tensor, z: Tensor) -> Tensor:
+        """Args: ``(B, 3, depth, angle)`` tissue, haze and frame; ``(B, 1, 1, 1)``; unit noise ``(B, 2, depth, angle)``."""
+        clean, y = pairs[:, :2], pairs[:, 2:]
+        u = clean + sigma * z
+        told = self.posterior.predict(u, sigma, y).float()
+        gain = (clean[:, :1] - y).clamp(max=0) / self.posterior.spreads[0]
+        squares = (told[:, :2] - self.posterior.target(clean, u, sigma, y)).square().mean()
+        return squares + PINBALL * pinball(told[:, 2:], gain)
+
+
+def posterior_errors(
+    posterior: LearnedPosterior, pairs: Tensor, sigmas: tuple[float, ...], seed: int = 7
+) -> dict[str, list[float]]:
+    """Errors on pairs that were not trained on, one value a noise level.
+
+    Returns:
+        ``tissue`` and ``haze``, root mean square errors in model units; ``inside``, the share of gains within the
+        quantiles from 2.5 to 97.5 %.
+    """
+    generator = torch.Generator(device=pairs.device).manual_seed(seed)
+    found: dict[str, list[float]] = {"tissue": [], "haze": [], "inside": []}
+    with torch.inference_mode():
+        for sigma in sigmas:
+            noise = torch.randn(pairs[:, :2].shape, generator=generator, device=pairs.device)
+            told = [posterior(p[:, :2] + sigma * z, sigma, p[:, 2:]) for p, z in zip(pairs.split(8), noise.split(8))]
+            means, gains = (torch.cat(parts) for parts in zip(*told, strict=True))
+            gain = (pairs[:, :1] - pairs[:, 2:]).clamp(max=0)
+            errors = (means - pairs[:, :2]).square().mean((0, 2, 3)).sqrt()
+            found["tissue"].append(float(errors[0]))
+            found["haze"].append(float(errors[1]))
+            within = (gain >= gains[:, :1] - 1e-3) & (gain <= gains[:, -1:] + 1e-3)
+            found["inside"].append(float(within.float().mean()))
+    return found
+
+
 def held_out_loss(prior: Prior, frames: Tensor, sigmas: tuple[float, ...], seed: int = 7) -> list[float]:
     """Mean squared error of the denoiser over ``sigma`` squared-error of doing nothing, one value per noise level."""
     generator = torch.Generator(device=frames.device).manual_seed(seed)
@@ -64,12 +118,23 @@ def held_out_loss(prior: Prior, frames: Tensor, sigmas: tuple[float, ...], seed:
     return out
 
 
-def objective_on(prior: Prior, frames: Tensor, seed: int = 7) -> float:
+def objective_of(model: Prior | LearnedPosterior) -> Objective | PosteriorObjective:
+    """The training loss of a model."""
+    return PosteriorObjective(model) if isinstance(model, LearnedPosterior) else Objective(model)
+
+
+def draw_batch(model: Prior | LearnedPosterior, frames: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Noise levels ``(B, 1, 1, 1)`` and unit noise to put onto frames ``(B, C, depth, angle)``."""
+    sigma = draw_sigmas(getattr(model, "parametrisation", "posterior"), len(frames), generator)
+    noisy = frames[:, :2] if isinstance(model, LearnedPosterior) else frames
+    return sigma, torch.randn(noisy.shape, generator=generator, device=frames.device)
+
+
+def objective_on(model: Prior | LearnedPosterior, frames: Tensor, seed: int = 7) -> float:
     """The training loss on frames that are not trained on: each once, always with the same noise."""
     generator = torch.Generator(device=frames.device).manual_seed(seed)
-    sigma = draw_sigmas(prior.parametrisation, len(frames), generator)
-    noise = torch.randn(frames.shape, generator=generator, device=frames.device)
-    objective = Objective(prior)
+    sigma, noise = draw_batch(model, frames, generator)
+    objective = objective_of(model)
     with torch.inference_mode():
         parts = zip(frames.split(8), sigma.split(8), noise.split(8), strict=True)
         return float(sum(objective(*part) * len(part[0]) for part in parts)) / len(frames)

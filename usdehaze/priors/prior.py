@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from usdehaze.errors import InputError
-from usdehaze.priors.ncsnv2 import NCSNv2
-from usdehaze.priors.unet import FastUNet
+from usdehaze.priors.files import load_card, save_card
 
-NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet, "NCSNv2": NCSNv2}
-WEIGHTS = Path(__file__).parent / "weights"
-FORMAT = "usdehaze-prior"
 PARAMETRISATIONS = ("denoiser", "score")
 
 
@@ -124,23 +117,7 @@ class Prior(nn.Module):
         Raises:
             InputError: they cannot be written.
         """
-        # Half precision on disk: the rounding is far below what 0.01 dB of the denoiser needs, at half the size.
-        weights = {k: v.detach().cpu().half().contiguous() for k, v in self.network.state_dict().items()}
-        data = save(weights)
-        self.sha256 = hashlib.sha256(data).hexdigest()
-        network = {"kind": type(self.network).__name__, **self.network.config}  # type: ignore[dict-item]
-        card = {"format": FORMAT, **self.card, "network": network, "sha256": self.sha256}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            for target, content in (
-                (path, data),
-                (path.with_suffix(".json"), (json.dumps(card, indent=1) + "\n").encode()),
-            ):
-                part = target.with_name(f".{target.name}.new")
-                part.write_bytes(content)
-                part.replace(target)
-        except OSError as error:
-            raise InputError(path, f"cannot be written ({error.strerror})") from error
+        self.sha256 = save_card(path, self.network, self.card)
 
     @staticmethod
     def load(which: str | Path, kind: str) -> Prior:
@@ -153,27 +130,11 @@ class Prior(nn.Module):
         Raises:
             InputError: no such file, a card that is missing or of another kind, weights that do not fit their hash.
         """
-        shipped_path = WEIGHTS / f"{which}.safetensors"
-        path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
-        if not path.is_file():
-            shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
-            raise InputError(which, "no such prior", f"a .safetensors file or one of: {shipped or 'none shipped'}")
+        network, card, digest = load_card(which, kind)
         try:
-            card = json.loads(path.with_suffix(".json").read_text())
-            network = dict(card.pop("network"))
-            net = NETWORKS[network.pop("kind")](**network)
-            wrong = card.pop("format") != FORMAT or card["kind"] not in ("tissue", "haze")
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            if wrong or card.pop("sha256") != digest:
-                raise ValueError("card and weights do not belong together")
-            net.load_state_dict({k: v.float() for k, v in load_file(str(path)).items()})
-            prior = Prior(net, card)
-        except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                path.name, f"not a usable prior ({type(error).__name__})", "weights with their .json card"
-            ) from error
-        if card["kind"] != kind:
-            raise InputError(path.name, f"a {card['kind']} prior", f"a {kind} prior")
+            prior = Prior(network, card)
+        except ValueError as error:
+            raise InputError(Path(which).name, f"not a usable prior ({type(error).__name__})") from error
         prior.sha256 = digest
         return prior.eval().requires_grad_(False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -50,8 +50,9 @@ class FastUNet(nn.Module):
 
     Args:
         channels: width of each level, finest first; each level halves depth and angle.
-        blocks: residual blocks on each level, on the way down and again on the way up.
+        blocks: residual blocks on each level, on the way down and again on the way up; one number, or one a level.
         patch: side of a patch.
+        inputs, outputs: channels of the frames that go in and come out.
 
     Attributes:
         multiple: what depth and angle of a frame must be multiples of, ``patch * 2 ** (levels - 1)``.
@@ -59,28 +60,38 @@ class FastUNet(nn.Module):
 
     frequencies: Tensor
 
-    def __init__(self, channels: Sequence[int] = (24, 48, 96, 192), blocks: int = 1, patch: int = 2) -> None:
+    def __init__(
+        self,
+        channels: Sequence[int] = (24, 48, 96, 192),
+        blocks: int | Sequence[int] = 1,
+        patch: int = 2,
+        inputs: int = 1,
+        outputs: int = 1,
+    ) -> None:
         super().__init__()
-        self.config = {"channels": list(channels), "blocks": blocks, "patch": patch}
+        self.config: dict[str, Any] = {"channels": list(channels), "blocks": blocks, "patch": patch}
+        self.config |= {} if (inputs, outputs) == (1, 1) else {"inputs": inputs, "outputs": outputs}
+        each = [blocks] * len(channels) if isinstance(blocks, int) else list(blocks)
         self.patch = patch
         self.multiple = patch * 2 ** (len(channels) - 1)
         embedding = 4 * channels[0]
         self.register_buffer("frequencies", torch.exp(torch.linspace(0.0, math.log(30.0), 16)), persistent=False)
         self.embed = nn.Sequential(nn.Linear(32, embedding), nn.SiLU(), nn.Linear(embedding, embedding), nn.SiLU())
-        self.stem = nn.Conv2d(3 * patch**2, channels[0], 3, padding=1)
+        self.stem = nn.Conv2d((inputs + 2) * patch**2, channels[0], 3, padding=1)
         pairs = list(itertools.pairwise(channels))
-        self.down = nn.ModuleList(Level(Block(c, embedding) for _ in range(blocks)) for c in channels)
+        sizes = list(zip(channels, each, strict=True))
+        self.down = nn.ModuleList(Level(Block(c, embedding) for _ in range(k)) for c, k in sizes)
         self.shrink = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
-        self.up = nn.ModuleList(Level(Block(c, embedding) for _ in range(blocks)) for c in channels)
+        self.up = nn.ModuleList(Level(Block(c, embedding) for _ in range(k)) for c, k in sizes)
         self.grow = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
         self.merge = nn.ModuleList(nn.Conv2d(2 * a, a, 1) for a, _ in pairs)
-        last = nn.Conv2d(channels[0], patch**2, 3, padding=1)
+        last = nn.Conv2d(channels[0], outputs * patch**2, 3, padding=1)
         self.head = nn.Sequential(nn.GroupNorm(8, channels[0]), nn.SiLU(), last)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(cast(Tensor, last.bias))
 
     def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
-        """Args: x ``(B, 1, depth, angle)``; c_noise ``(B,)``. Returns ``(B, 1, depth, angle)``."""
+        """Args: x ``(B, inputs, depth, angle)``; c_noise ``(B,)``. Returns ``(B, outputs, depth, angle)``."""
         b, _, n_depth, n_angle = x.shape
         phase = c_noise[:, None].to(self.frequencies.dtype) * self.frequencies
         embedding = self.embed(torch.cat([phase.sin(), phase.cos()], dim=1).to(x.dtype))

@@ -1,5 +1,5 @@
 """Hazy ultrasound whose tissue and haze are known: what the shipped priors learn from and are measured on."""
 
-from usdehaze.simulate.cine import SimulatedCine, simulate_cine, training_frames
+from usdehaze.simulate.cine import SimulatedCine, simulate_cine, training_frames, training_pairs
 
-__all__ = ["SimulatedCine", "simulate_cine", "training_frames"]
+__all__ = ["SimulatedCine", "simulate_cine", "training_frames", "training_pairs"]

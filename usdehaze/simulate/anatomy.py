@@ -106,13 +106,14 @@ class Hearts:
         present = (a > 0).float() * torch.maximum(
             draw.chance(0.9, 4), torch.eye(4, device=draw.device)[:1].reshape(1, 4, 1, 1)
         )
-        scale, turn = draw.uniform(0.75, 1.4, 1), draw.normal(0.22, 1)
+        scale, turn = draw.uniform(0.75, 1.6, 1), draw.normal(0.22, 1)
         a = a * scale * torch.exp(0.15 + draw.normal(0.22, 4)) * present
         b = b * scale * torch.exp(draw.normal(0.15, 4))
         cx, cz = cx + draw.normal(0.02, 4), cz - 0.5 + draw.normal(0.02, 4)
         cx, cz = rotate(cx * scale, cz * scale, -turn)
         mirror = 1 - 2 * draw.chance(0.5, 1)
-        cx, cz = mirror * cx + draw.normal(0.06, 1), cz + 0.5 + draw.normal(0.05, 1)
+        raised = draw.chance(0.5, 1) * draw.uniform(0, 0.25, 1)  # the apex is often out of sight
+        cx, cz = mirror * cx + draw.normal(0.06, 1), cz + 0.5 + draw.normal(0.05, 1) - raised
         tilt = mirror * (tilt - turn) + draw.normal(0.08, 4)
         chambers = _ellipses(draw, 4, cx, cz, a, b, tilt, 0.07)
         # Papillary muscles and trabeculae: blobs astride the wall of the first chamber.
@@ -129,7 +130,7 @@ class Hearts:
             draw.uniform(-1.5, 1.5, n),
             0.1,
         )
-        return Hearts(chambers, papillary, draw.log_uniform(0.012, 0.085), _leaflets(draw, chambers))
+        return Hearts(chambers, papillary, draw.log_uniform(0.008, 0.085), _leaflets(draw, chambers))
 
 
 def _leaflets(draw: Draw, chambers: Ellipses) -> Tensor:

@@ -1,4 +1,4 @@
-"""Whole cines with known truth, and batches of single frames to train from."""
+"""Whole cines with known truth, and batches of single frames and pairs to train from."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from usdehaze.cine import Cine, Polar, Source
 from usdehaze.simulate.draw import Draw
+from usdehaze.simulate.graphics import overlay
 from usdehaze.simulate.haze import HazeScene
-from usdehaze.simulate.scanner import develop
+from usdehaze.simulate.scanner import LOOKS, Scanner
 from usdehaze.simulate.speckle import compress
 from usdehaze.simulate.tissue import TissueScene
 
@@ -73,19 +74,16 @@ def simulate_cine(
         raise ValueError(f"n_frames must be at least 1 and seed at least 0, found {n_frames} and {seed}")
     draw = Draw(1, torch.Generator().manual_seed(seed))
     tissue = TissueScene(draw, n_depth, n_angle, dynamic_range_db, cardiac=1.0)
-    haze = HazeScene(draw, n_depth, n_angle, clear=0.0, level_db=haze_level_db)
+    haze = HazeScene(draw, n_depth, n_angle, clear=0.0, level_db=haze_level_db, plain=True)
     depth_m, rate_hz = float(draw.uniform(0.12, 0.18)), float(draw.uniform(1.0, 1.7))
     squeeze, drift = float(draw.uniform(0.08, 0.25)), draw.uniform(-0.02, 0.02, 2)[0, :, 0, 0].tolist()
-    frozen = haze.speckle()
     times = np.arange(n_frames) / frame_rate_hz
     frames: dict[str, list[Tensor]] = {"hazy": [], "tissue": [], "haze": [], "labels": []}
-    for t in times.tolist():
+    for t, haze_iq in zip(times.tolist(), haze.moving(n_frames), strict=True):
         beat = 0.5 - 0.5 * math.cos(2 * math.pi * rate_hz * t)
         tissue_iq, labels = tissue.moved(
             squeeze * beat, (drift[0] * beat, drift[1] * beat), draw.white(n_depth, n_angle)
         )
-        # Haze hardly moves: a tenth of its power is new in each frame.
-        haze_iq = haze.amplitude * (math.sqrt(0.9) * frozen + math.sqrt(0.1) * haze.speckle())
         for name, iq in (("hazy", tissue_iq + haze_iq), ("tissue", tissue_iq), ("haze", haze_iq)):
             frames[name].append(compress(iq, dynamic_range_db))
         frames["labels"].append(labels)
@@ -111,11 +109,41 @@ def training_frames(
         generator: randomness and device.
         n_depth, n_angle, dynamic_range_db: as in :func:`simulate_cine`.
     """
-    draw = Draw(batch, generator)
-    if kind == "tissue":
-        iq = TissueScene(draw, n_depth, n_angle, dynamic_range_db).still()[0]
-    elif kind == "haze":
-        iq = HazeScene(draw, n_depth, n_angle).still()
-    else:
+    if kind not in ("tissue", "haze"):
         raise ValueError(f'kind must be "tissue" or "haze", found {kind!r}')
-    return develop(draw, iq, dynamic_range_db)[:, None]
+    return training_pairs(batch, generator, n_depth, n_angle, dynamic_range_db)[:, ("tissue", "haze").index(kind)][:, None]
+
+
+def training_pairs(
+    batch: int,
+    generator: torch.Generator,
+    n_depth: int = 128,
+    n_angle: int = 128,
+    dynamic_range_db: float = 60.0,
+) -> Tensor:
+    """Tissue, haze and the hazy frame they make, to train a posterior on: ``(batch, 3, depth, angle)`` in [0, 1].
+
+    Tissue and haze add as complex echoes; all three are seen through one scanner. Graphics of the screen are in tissue
+    and in the hazy frame, and where the fan is cut off all three are black.
+
+    Args:
+        batch, generator, n_depth, n_angle, dynamic_range_db: as in :func:`training_frames`.
+    """
+    draw = Draw(batch, generator)
+    tissue = TissueScene(draw, n_depth, n_angle, dynamic_range_db)
+    first = tissue.still()[0]
+    haze = HazeScene(draw, n_depth, n_angle, echo=tissue.power)
+    x = torch.stack([first, *(tissue.look(draw) for _ in range(LOOKS - 1))])
+    n = torch.stack([haze.still() for _ in range(LOOKS)])
+    scanner = Scanner(draw, (n_depth, n_angle), dynamic_range_db)
+    pairs = torch.stack([scanner.develop(iq) for iq in (x, n, x + n)], dim=1)
+    graphics = overlay(draw, tissue.x, tissue.z)
+    pairs[:, 0], pairs[:, 2] = torch.maximum(pairs[:, 0], graphics), torch.maximum(pairs[:, 2], graphics)
+    return pairs * _inside(draw, tissue.x, tissue.z)[:, None]
+
+
+def _inside(draw: Draw, x: Tensor, z: Tensor) -> Tensor:
+    """1 where the picture shows the fan, 0 where its frame cuts it off: below, or at a side."""
+    below = z > 1.5 - draw.chance(0.2) * draw.uniform(0.5, 0.75)
+    side = x * (1 - 2 * draw.chance(0.5)) > 1.5 - draw.chance(0.15) * draw.uniform(0.8, 1.3)
+    return 1.0 - (below | side).float()

@@ -6,33 +6,60 @@ import torch
 from torch import Tensor
 
 from usdehaze.simulate.draw import Draw
-from usdehaze.simulate.speckle import blur, compress
+from usdehaze.simulate.speckle import Blur, compress
+
+LOOKS = 2  # independent looks that a frame is compounded of, at most
 
 
-def develop(draw: Draw, iq: Tensor, dynamic_range_db: float) -> Tensor:
-    """Compounding, log compression, smoothing, edge enhancement, reject and grey-level curve, each by chance.
+class Scanner:
+    """Compounding, log compression, smoothing, speckle reduction, edge enhancement, reject and grey curve, each by chance.
+
+    Every random choice is made when it is built, so that tissue, haze and their sum can be seen through one scanner.
 
     Args:
         draw: batch size and randomness.
-        iq: ``(batch, depth, angle)`` complex, 0 dB = amplitude 1.
+        shape: depth and angle of the frames.
         dynamic_range_db: dB between full scale and floor.
-
-    Returns:
-        ``(batch, depth, angle)`` in [0, 1].
     """
-    n_depth = iq.shape[1]
-    # Looks from several angles or frequencies, averaged: speckle loses its black holes, not its grain.
-    looks = blur(iq.abs(), draw.uniform(0.3, 0.8), draw.uniform(0.3, 1.3))
-    envelope = torch.lerp(iq.abs(), looks, draw.uniform(0, 1) * draw.chance(0.7))
-    u = 1 + compress(envelope, dynamic_range_db) / dynamic_range_db
-    u = blur(u, draw.uniform(0.3, 0.7), draw.uniform(0.3, 1.1))
-    # A fan has few pixels to a beam near its apex: what comes back from one is smeared across the beams there.
-    r = torch.linspace(0, 1, n_depth, device=u.device)[None, :, None]
-    smeared = torch.exp(-((r / draw.uniform(0.02, 0.2)) ** 2)) * draw.chance(0.8)
-    u = torch.lerp(u, blur(u, torch.full_like(r[:, :1], 0.3), draw.uniform(2, 8)), smeared)
-    fine = u - blur(u, draw.uniform(0.8, 1.6), draw.uniform(0.8, 1.6))
-    u = (u + draw.chance(0.3) * draw.uniform(0, 0.8) * fine).clamp(0, 1)
-    reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)
-    u = ((u - reject) / (1 - reject)).clamp(0, 1)
-    u = torch.lerp(u, u * u * (3 - 2 * u), draw.chance(0.4) * draw.uniform(0, 1))  # S-shaped curves
-    return u ** torch.exp(draw.uniform(-0.25, 0.6))
+
+    def __init__(self, draw: Draw, shape: tuple[int, int], dynamic_range_db: float) -> None:
+        self.dynamic_range_db = dynamic_range_db
+        weights = torch.rand(LOOKS, draw.batch, 1, 1, generator=draw.generator, device=draw.device)
+        weights[1:] *= draw.chance(0.4)  # of the looks beyond the first
+        self.weights = weights / weights.sum(0)
+        self.mix = Blur(shape, draw.uniform(0.3, 0.8), draw.uniform(0.3, 1.3))
+        self.mixed = draw.uniform(0, 1) * draw.chance(0.7)
+        self.smooth = Blur(shape, draw.uniform(0.3, 0.7), draw.uniform(0.3, 1.1))
+        # A fan has few pixels to a beam near its apex: what comes back from one is smeared across the beams there.
+        r = torch.linspace(0, 1, shape[0], device=draw.device)[None, :, None]
+        self.smeared = torch.exp(-((r / draw.uniform(0.02, 0.2)) ** 2)) * draw.chance(0.8)
+        self.smear = Blur(shape, torch.full_like(r[:, :1], 0.3), draw.uniform(2, 8))
+        self.slow = Blur(shape, draw.uniform(1.5, 4), draw.uniform(1.5, 4))
+        self.reduced = draw.chance(0.5) * draw.uniform(0, 0.65)  # speckle keeps its grain and loses its contrast
+        self.coarse = Blur(shape, draw.uniform(0.8, 1.6), draw.uniform(0.8, 1.6))
+        self.sharpness = draw.chance(0.3) * draw.uniform(0, 0.8)
+        self.reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)
+        self.s_curve = draw.chance(0.4) * draw.uniform(0, 1)
+        self.gamma = torch.exp(draw.uniform(-0.25, 0.8))
+
+    def develop(self, looks: Tensor) -> Tensor:
+        """Frames as they are seen.
+
+        Args:
+            looks: ``(LOOKS, batch, depth, angle)`` complex, 0 dB = amplitude 1; or fewer, of which the first count.
+
+        Returns:
+            ``(batch, depth, angle)`` in [0, 1] (0 = floor, 1 = 0 dB).
+        """
+        weights = self.weights[: len(looks)]
+        power = (looks.real.square() + looks.imag.square()).mul(weights / weights.sum(0)).sum(0)
+        envelope = power.sqrt()
+        envelope = torch.lerp(envelope, self.mix(envelope), self.mixed)
+        u = 1 + compress(envelope, self.dynamic_range_db) / self.dynamic_range_db
+        u = self.smooth(u)
+        u = torch.lerp(u, self.smear(u), self.smeared)
+        u = torch.lerp(u, self.slow(u), self.reduced)
+        u = (u + self.sharpness * (u - self.coarse(u))).clamp(0, 1)
+        u = ((u - self.reject) / (1 - self.reject)).clamp(0, 1)
+        u = torch.lerp(u, u * u * (3 - 2 * u), self.s_curve)
+        return u**self.gamma

@@ -13,30 +13,47 @@ def _kernel(n: int, sigma: Tensor) -> Tensor:
     return kernel / kernel.square().sum(-1, keepdim=True).sqrt()
 
 
-def point_spread(field: Tensor, axial_px: Tensor, lateral_px: Tensor, defocus: Tensor | None = None) -> Tensor:
+class PointSpread:
     """Blurs complex scatterers into speckle; white noise of unit power keeps unit power.
 
     Args:
-        field: ``(batch, depth, angle)`` complex.
+        shape: depth and angle of the frames.
         axial_px, lateral_px: ``(batch, 1, 1)`` standard deviation of the pulse and of the beam, pixels.
         defocus: ``(batch, depth, 1)`` in [0, 1], how much of a beam 2.5 times as wide is mixed in at each depth.
     """
-    n_depth, n_angle = field.shape[1:]
-    axial = _kernel(n_depth, axial_px).to(field.dtype)
-    lateral = _kernel(n_angle, lateral_px).to(field.dtype)
-    focused = axial @ field
-    out = focused @ lateral.mT
-    if defocus is not None:
-        wide = focused @ _kernel(n_angle, 2.5 * lateral_px).to(field.dtype).mT
-        out = (1 - defocus).sqrt() * out + defocus.sqrt() * wide
-    return out
+
+    def __init__(
+        self, shape: tuple[int, int], axial_px: Tensor, lateral_px: Tensor, defocus: Tensor | None = None
+    ) -> None:
+        self.axial, self.lateral = _kernel(shape[0], axial_px), _kernel(shape[1], lateral_px)
+        self.wide = None if defocus is None else _kernel(shape[1], 2.5 * lateral_px)
+        self.defocus = defocus
+
+    def __call__(self, field: Tensor) -> Tensor:
+        """Speckle of ``(batch, depth, angle)`` complex scatterers."""
+        parts = torch.stack([field.real, field.imag])  # the kernels are real: half the arithmetic
+        focused = self.axial @ parts
+        out = focused @ self.lateral.mT
+        if self.wide is not None and self.defocus is not None:
+            out = (1 - self.defocus).sqrt() * out + self.defocus.sqrt() * (focused @ self.wide.mT)
+        return torch.complex(*out)
 
 
-def blur(frames: Tensor, axial_px: Tensor, lateral_px: Tensor) -> Tensor:
-    """Gaussian smoothing of real frames along depth and angle; flat ones stay. Deviations ``(batch, 1, 1)``, pixels."""
-    rows, columns = (_kernel(n, sigma) for n, sigma in zip(frames.shape[1:], (axial_px, lateral_px), strict=True))
-    rows, columns = (k / k.sum(-1, keepdim=True) for k in (rows, columns))
-    return rows @ frames @ columns.mT
+class Blur:
+    """Gaussian smoothing of real frames along depth and angle; flat ones stay.
+
+    Args:
+        shape: depth and angle of the frames.
+        axial_px, lateral_px: ``(batch, 1, 1)`` standard deviations, pixels.
+    """
+
+    def __init__(self, shape: tuple[int, int], axial_px: Tensor, lateral_px: Tensor) -> None:
+        kernels = (_kernel(n, sigma) for n, sigma in zip(shape, (axial_px, lateral_px), strict=True))
+        self.rows, self.columns = (k / k.sum(-1, keepdim=True) for k in kernels)
+
+    def __call__(self, frames: Tensor) -> Tensor:
+        """Smoothed ``(batch, depth, angle)`` frames."""
+        return self.rows @ frames @ self.columns.mT
 
 
 def compress(iq: Tensor, dynamic_range_db: float) -> Tensor:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from usdehaze.simulate.anatomy import Hearts, leaflet_distance, random_blobs
 from usdehaze.simulate.draw import Draw
-from usdehaze.simulate.speckle import point_spread
+from usdehaze.simulate.leaves import Leaves
+from usdehaze.simulate.speckle import PointSpread
 
 OTHER, WALL, CAVITY = 0, 1, 2  # labels
 
@@ -30,17 +31,25 @@ class TissueScene:
         n_depth, n_angle: polar grid.
         dynamic_range_db: levels are drawn relative to the floor ``-dynamic_range_db``.
         cardiac: probability that a scene is a heart.
+        leaves: probability that one that is no heart is dead leaves, not layers and cysts.
 
     Attributes:
         half_angle: ``(batch, 1, 1)`` half the opening angle of the fan, rad.
+        power: ``(batch, depth, angle)`` mean power of the echoes of what was evaluated last, without noise.
         x, z: ``(batch, depth, angle)`` where each grid point lies, in units of the imaging depth.
     """
 
     def __init__(
-        self, draw: Draw, n_depth: int = 128, n_angle: int = 128, dynamic_range_db: float = 60.0, cardiac: float = 0.8
+        self,
+        draw: Draw,
+        n_depth: int = 128,
+        n_angle: int = 128,
+        dynamic_range_db: float = 60.0,
+        cardiac: float = 0.6,
+        leaves: float = 0.65,
     ) -> None:
         self.shape, floor = (n_depth, n_angle), -dynamic_range_db
-        self.cardiac = draw.chance(cardiac)
+        self.cardiac, self.leafy = draw.chance(cardiac), draw.chance(leaves)
         linear = (1 - self.cardiac) * draw.chance(0.4)
         self.half_angle = draw.uniform(0.45, 0.85)
         first = draw.uniform(0.0, 0.06)
@@ -52,19 +61,27 @@ class TissueScene:
         self.z = _mix(self.r * theta.cos(), self.r.expand(-1, -1, n_angle), linear)
 
         self.hearts, self.blobs = Hearts.random(draw), random_blobs(draw, 6)
+        self.leaves = Leaves.random(draw, floor)
         # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
-        self.wall_db = draw.uniform(-38, -12)
+        self.wall_db = draw.uniform(-44, -12)
         around = torch.where(draw.chance(0.5) > 0, draw.uniform(-34, -6), draw.uniform(-12, 4))
         self.around_db = self.wall_db + around + draw.uniform(1, 9) * draw.smooth(n_depth, n_angle, 4, 4)
-        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 14))
+        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 10))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
         patchy = draw.uniform(2, 10) * draw.smooth(n_depth, n_angle, 12, 10)
         self.rim_db = self.wall_db[:, None] + draw.uniform(-6, 16, 2) + patchy[:, None]
         self.rim_width = draw.uniform(0.004, 0.016, 2)
         self.rim_power, self.rim_floor = draw.uniform(1, 6, 2), draw.uniform(0.0, 0.4, 2)
-        self.wall_db = self.wall_db + draw.uniform(0, 7) * draw.smooth(n_depth, n_angle, 6, 6)
-        self.dropout_db = draw.uniform(0, 16)
+        # Walls are never even: patches, fragments, and stretches along the beam that send next to nothing back.
+        self.wall_db = (
+            self.wall_db
+            + draw.uniform(0, 9) * draw.smooth(n_depth, n_angle, 6, 6)
+            + draw.chance(0.5) * draw.uniform(0, 9) * draw.smooth(n_depth, n_angle, 18, 14)
+        )
+        lost = torch.sigmoid(4 * (draw.smooth(n_depth, n_angle, 5, 5) - draw.uniform(0.6, 2.0)))
+        self.wall_db = self.wall_db - draw.chance(0.5) * draw.uniform(5, 30) * lost
+        self.dropout_db = draw.uniform(0, 22)
         self.edge = draw.log_uniform(0.003, 0.025)
         self.effusion_width = draw.uniform(0.01, 0.05) * draw.chance(0.06)
         walls = torch.ones(4, device=draw.device)
@@ -89,14 +106,15 @@ class TissueScene:
         ]
         self.grains_db = draw.uniform(0, 5) * grains.clamp(-2, 3)
         self.gain_db = self._gain(draw, beam)
-        near = draw.uniform(0.02, 0.18) + draw.uniform(0, 0.02) * draw.smooth(1, n_angle, 1, 5)
+        near = draw.uniform(0.02, 0.22) + draw.uniform(0, 0.03) * draw.smooth(1, n_angle, 1, 5)
         bands = draw.uniform(0, 6) * torch.sin(self.r * draw.uniform(60, 300) + draw.uniform(0, 6.3))
         bands = bands + draw.uniform(2, 9) * draw.smooth(n_depth, n_angle, 45, 3)
         self.near_share = torch.sigmoid((near - self.r) / draw.uniform(0.006, 0.03)) * draw.chance(0.8)
-        self.near_db = draw.uniform(-36, -8) + bands
-        self.axial_px, self.lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 1.8)
-        self.defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
-        self.noise_db = floor + draw.uniform(-22, 14) + draw.uniform(0, 18) * self.r
+        self.near_db = draw.uniform(-36, -6) + bands
+        axial_px, lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 1.8)
+        defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
+        self.point_spread = PointSpread(self.shape, axial_px, lateral_px, defocus)
+        self.noise_db = floor + draw.uniform(-25, 6) + draw.uniform(0, 12) * self.r
         # Few strong scatterers among many weak ones: brighter grains than a Rayleigh envelope has.
         normal = torch.randn(draw.batch, n_depth, n_angle, generator=draw.generator, device=draw.device)
         uneven = draw.uniform(0, 0.9) * normal
@@ -153,21 +171,29 @@ class TissueScene:
         organ = self.wall_db + self.texture_db
         for k in range(blobs.shape[1]):
             organ = organ + self.blob_db[:, k] * torch.sigmoid(-blobs[:, k] / self.edge)
-        level = _mix(organ, heart, self.cardiac)
+        painted = self.leaves.paint(x, z, self.wall_db) + 0.5 * self.texture_db
+        level = _mix(_mix(organ, painted, self.leafy), heart, self.cardiac)
         level = _mix(level, self.near_db, self.near_share) + self.grains_db
         rims = self.cardiac * (self._rim(inner, cos_inner, 0) + self._rim(outer, cos_outer, 1))
-        rims = rims + (1 - self.cardiac) * self._rim(
+        rims = rims + (1 - self.cardiac) * (1 - self.leafy) * self._rim(
             blobs.amin(1), torch.gradient(blobs.amin(1), dim=1)[0].div(step).clamp(-1, 1), 0
         )
         strength = (amplitude(level) + rims * (1 - self.near_share)) * amplitude(self.gain_db)
+        self.power = strength.square()
 
-        iq = point_spread(strength * scatterers, self.axial_px, self.lateral_px, self.defocus)
-        iq = iq + amplitude(self.noise_db) * point_spread(electronics, 0.7 * self.axial_px, 0.5 * self.lateral_px)
+        iq = self._echo(scatterers, electronics)
         labels = torch.zeros(inner.shape, dtype=torch.uint8, device=inner.device)
         solid = (outer < -self.edge) & (inner > self.edge) & (self.cardiac > 0) & (self.near_share < 0.1)
         fluid = (inner < -3 * self.edge) & (leaflet > 0.02) & (self.cardiac > 0) & (self.near_share < 0.1)
         labels[solid], labels[fluid] = WALL, CAVITY
         return iq, labels
+
+    def _echo(self, scatterers: Tensor, electronics: Tensor) -> Tensor:
+        return self.point_spread(self.power.sqrt() * scatterers) + amplitude(self.noise_db) * electronics
+
+    def look(self, draw: Draw) -> Tensor:
+        """I/Q of what was evaluated last, as another angle or frequency shows it: speckle of its own."""
+        return self._echo(draw.white(*self.shape), draw.white(*self.shape))
 
     def still(self) -> tuple[Tensor, Tensor]:
         """The scene at rest: I/Q and labels, as :meth:`evaluate` gives them."""
