@@ -1,4 +1,4 @@
-"""Priors from one's own scans: their frames on the priors' grid, and a sheet to see what was learned."""
+"""Priors and posteriors from one's own scans: frames on their grid, and a sheet to see what was learned."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from usdehaze.errors import InputError
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import open_scan
 from usdehaze.io.atomic import atomic
-from usdehaze.priors.data import FrameSource, StoredFrames
-from usdehaze.priors.prior import Prior
-from usdehaze.priors.samples import draw_samples
+from usdehaze.priors.data import FrameSource, StoredFrames, StoredPairs
+from usdehaze.priors.posterior import LearnedPosterior
+from usdehaze.priors.samples import draw_samples, split_samples
+from usdehaze.priors.train import Model
 
 CHUNK = 32  # frames of a scan in memory at once
 COLUMNS, CAPTION_HEIGHT, GAP = 8, 20, 2  # of the sheet
@@ -51,35 +52,62 @@ def frames_of_scans(paths: Iterable[Path], grid: tuple[int, int], **reading: Any
     Raises:
         InputError: a scan that cannot be used; a single frame.
     """
+    return StoredFrames(_read(paths, grid, **reading))
+
+
+def pairs_of_scans(tissue: Iterable[Path], haze: Iterable[Path], grid: tuple[int, int], **reading: Any) -> StoredPairs:
+    """Every frame of scans that show tissue alone and of others that show haze alone, to be put together in training.
+
+    Raises:
+        InputError: as of `frames_of_scans`, for either.
+    """
+    return StoredPairs(_read(tissue, grid, **reading), _read(haze, grid, **reading))
+
+
+def _read(paths: Iterable[Path], grid: tuple[int, int], **reading: Any) -> list[Tensor]:
     paths = list(paths)
     scans = [frames_of_scan(path, grid, **reading) for path in paths]
     if sum(len(frames) for frames in scans) < 2:
         raise InputError(paths[0], "1 frame", "at least 2: one to train on, one to hold out")
-    return StoredFrames(scans)
+    return scans
 
 
-def write_sheet(path: Path, prior: Prior, source: FrameSource, seed: int, overwrite: bool = False) -> None:
-    """Draws frames sampled from the prior above frames that it was trained on, as a PNG.
+def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwrite: bool = False) -> None:
+    """Draws what was learned, as a PNG: of a prior, frames sampled from it above frames that it was trained on; of a
+    posterior, held-out frames, one sample of their tissue and haze each, and the truth.
 
     Raises:
         InputError: the file exists or cannot be written.
     """
-    device = next(prior.parameters()).device
-    real = source.sample
-    real = real[torch.linspace(0, len(real) - 1, min(COLUMNS, len(real))).long()]
-    rows = {
-        "drawn from the prior": draw_samples(prior, COLUMNS, seed, device),
-        "trained on": real,
-    }
-    depth, angle = prior.card["grid"]
+    device = next(model.parameters()).device
+    if isinstance(model, LearnedPosterior):
+        truth = _evenly(source.held_out)
+        x, n = split_samples(model, truth[:, 2:].to(device), seed).cpu().split(1, dim=1)
+        rows = {
+            "hazy": truth[:, 2:],
+            "tissue, found": x,
+            "true": truth[:, :1],
+            "haze, found": n,
+            "true haze": truth[:, 1:2],
+        }
+    else:
+        rows = {
+            f"{model.card['kind']}, drawn from the prior": draw_samples(model, COLUMNS, seed, device),
+            f"{model.card['kind']}, trained on": _evenly(source.sample),
+        }
+    depth, angle = model.card["grid"]
     zoom = max(1, 128 // max(depth, angle))
     height, width = CAPTION_HEIGHT + zoom * depth + GAP, zoom * angle + GAP
     sheet = Image.new("L", (COLUMNS * width - GAP, len(rows) * height - GAP))
     for row, (caption, frames) in enumerate(rows.items()):
         font = ImageFont.load_default(size=12)
-        ImageDraw.Draw(sheet).text((4, row * height + 3), f"{prior.card['kind']}, {caption}", fill=255, font=font)
+        ImageDraw.Draw(sheet).text((4, row * height + 3), caption, fill=255, font=font)
         for column, frame in enumerate(frames[:, 0].float().cpu().numpy()):
             grey = np.rint(255 * frame).astype(np.uint8).repeat(zoom, 0).repeat(zoom, 1)
             sheet.paste(Image.fromarray(grey), (column * width, row * height + CAPTION_HEIGHT))
     with atomic(path, overwrite) as part:
         sheet.save(part, format="PNG")
+
+
+def _evenly(frames: Tensor) -> Tensor:
+    return frames[torch.linspace(0, len(frames) - 1, min(COLUMNS, len(frames))).long()]

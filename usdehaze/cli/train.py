@@ -1,4 +1,4 @@
-"""``usdehaze train``: a prior from simulated frames, or from one's own."""
+"""``usdehaze train``: a prior or a posterior from simulated frames, or from one's own."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     import torch
 
     from usdehaze.priors.data import FrameSource
-    from usdehaze.priors.prior import Prior
-    from usdehaze.priors.train import Recipe, Told
+    from usdehaze.priors.train import Model, Recipe, Told
 
+POSTERIOR = "posterior"
 NETWORKS = {"fast-unet": "FastUNet", "ncsnv2": "NCSNv2"}
-DEFAULTS: dict[str, dict[str, Any]] = {  # of each network; for NCSNv2 the paper's
+DEFAULTS: dict[str, dict[str, Any]] = {  # of each network, for NCSNv2 the paper's; and of a posterior
     "FastUNet": {"parametrisation": "denoiser", "grid": (128, 128), "steps": 8000, "batch": 16, "lr": 1e-3},
+    POSTERIOR: {
+        "parametrisation": POSTERIOR, "grid": (128, 128), "steps": 12000, "batch": 12, "lr": 1e-3,
+        "config": {"channels": [32, 48, 96, 192], "blocks": [1, 1, 2, 2]},
+    },
     "NCSNv2": {"parametrisation": "score", "grid": (64, 64), "steps": 8000, "batch": 8, "lr": 5e-4},
-}
+}  # fmt: skip
 SIMULATED = "simulated"
 
 
@@ -46,14 +50,33 @@ class Grid(click.ParamType):
         return int(match[1]), int(match[2])
 
 
-@click.command()
-@click.argument("kind", type=click.Choice(["tissue", "haze"]))
+class Several(click.Command):
+    """A command whose ``--tissue`` and ``--haze`` take all the words up to the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        option = None
+        for word in args:
+            if word.startswith("-"):
+                option = word if word in ("--tissue", "--haze") else None
+                spread += [] if option else [word]
+            else:
+                spread += [option, word] if option else [word]
+        return super().parse_args(ctx, spread)
+
+
+@click.command(cls=Several)
+@click.argument("kind", type=click.Choice(["tissue", "haze", POSTERIOR]))
 @click.argument("data", nargs=-1, metavar="[DATA...]")
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRIOR", help="PRIOR.safetensors.")
+@click.option("--tissue", multiple=True, metavar="DATA...", help="For a posterior: scans with tissue alone.")
+@click.option("--haze", multiple=True, metavar="DATA...", help="For a posterior: scans with haze alone.")
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRIOR", help="What to write, .safetensors."
+)
 @click.option("--network", type=click.Choice(list(NETWORKS)), help="fast-unet by default.")
 @click.option("--parametrisation", type=click.Choice(["denoiser", "score"]), help="What it learns; the network's own.")
 @click.option("--from-prior", metavar="P", help="Fine-tune this prior: a file, or the name of a shipped one.")
-@click.option("--steps", type=click.IntRange(1, 10**8), help="Optimiser steps; 8000 by default.")
+@click.option("--steps", type=click.IntRange(1, 10**8), help="Optimiser steps; 8000, of a posterior 12000.")
 @click.option("--batch", type=click.IntRange(1, 10**5), help="Frames a step, of each process.")
 @click.option("--lr", type=Number(1e-8, 1), metavar="RATE", help="Learning rate of Adam.")
 @click.option("--grid", type=Grid(), metavar="DEPTHxANGLE", help="Grid of the frames.")
@@ -70,22 +93,44 @@ class Grid(click.ParamType):
 @reading_options
 @common_options
 @click.pass_context
-def train(ctx: click.Context, kind: str, data: tuple[str, ...], out: Path, overwrite: bool, **options: Any) -> None:
-    """Trains a prior: what TISSUE or HAZE alone looks like.
+def train(ctx: click.Context, kind: str, data: Any, out: Path, overwrite: bool, **options: Any) -> None:
+    """Trains a prior, what TISSUE or HAZE alone looks like, or a POSTERIOR, how a frame is split into the two.
 
     DATA are scans or folders of scans with nothing but that in them; without any, or with the word "simulated", frames
-    are simulated. A run that was interrupted goes on from its last checkpoint, in PRIOR.run, when started again. On
-    several GPUs: torchrun --nproc-per-node N -m usdehaze train ...
+    are simulated. A posterior learns from unpaired frames: train posterior --tissue DATA... --haze DATA... A run that
+    was interrupted goes on from its last checkpoint, in PRIOR.run, when started again. On several GPUs:
+    torchrun --nproc-per-node N -m usdehaze train ...
     """
     if out.suffix != ".safetensors":
         raise click.BadParameter(f"{out} must end in .safetensors", ctx, param_hint="'-o'")
-    if SIMULATED in data and len(data) > 1:
-        raise click.UsageError(f"frames are either {SIMULATED} or from scans")
+    data = _data(kind, data, options.pop("tissue"), options.pop("haze"))
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
     with _processes() as rank:
         finished = _Run(kind, out, overwrite, options, settings_of(ctx), rank).go(data, reading)
     if not finished:
         ctx.exit(INTERRUPTED)
+
+
+Data = dict[str, tuple[str, ...]]  # scans by what they show; empty for simulated frames
+
+
+def _data(kind: str, data: tuple[str, ...], tissue: tuple[str, ...], haze: tuple[str, ...]) -> Data:
+    """Scans to learn from.
+
+    Raises:
+        click.UsageError: scans of one kind without the other, or where they do not belong.
+    """
+    if SIMULATED in data:
+        if len(data) > 1 or tissue or haze:
+            raise click.UsageError(f"frames are either {SIMULATED} or from scans")
+        return {}
+    if kind != POSTERIOR:
+        if tissue or haze:
+            raise click.UsageError(f"--tissue and --haze are for a posterior; name the scans after {kind}")
+        return {kind: data} if data else {}
+    if data or bool(tissue) != bool(haze):
+        raise click.UsageError("a posterior needs scans of both: --tissue DATA... --haze DATA..., or none to simulate")
+    return {"tissue": tissue, "haze": haze} if tissue else {}
 
 
 class _Run:
@@ -95,8 +140,9 @@ class _Run:
         self.kind, self.out, self.overwrite, self.options, self.settings = kind, out, overwrite, options, settings
         self.first = rank == 0
         self.folder = out.with_suffix(".run")
+        self.what = kind if kind == POSTERIOR else f"{kind} prior"
 
-    def go(self, data: tuple[str, ...], reading: dict[str, Any]) -> bool:
+    def go(self, data: Data, reading: dict[str, Any]) -> bool:
         """Trains, and writes prior and sheet; False where the run was stopped before its end."""
         from usdehaze.io.atomic import PartFile
 
@@ -108,7 +154,7 @@ class _Run:
         finally:
             lock.discard()
 
-    def _train(self, data: tuple[str, ...], reading: dict[str, Any]) -> bool:
+    def _train(self, data: Data, reading: dict[str, Any]) -> bool:
         from usdehaze.priors.train import train
         from usdehaze.training import write_sheet
 
@@ -119,12 +165,12 @@ class _Run:
         checkpoint = self.folder / "checkpoint.safetensors"
         with (
             _stop_on_signal() as stop,
-            step_progress(f"{self.kind} prior", recipe.steps, self.settings.quiet or not self.first) as progress,
+            step_progress(self.what, recipe.steps, self.settings.quiet or not self.first) as progress,
         ):
             prior = train(
                 recipe, source, self.out, checkpoint, device=device, begin_with=parent,
                 every=self.options["checkpoint_every"], tell=self._teller(recipe, progress), stop=stop,
-                command=self._command(recipe, bool(data) and data != (SIMULATED,)),
+                command=self._command(recipe, bool(data)),
             )  # fmt: skip
         if prior is None:
             if self.first:
@@ -134,17 +180,19 @@ class _Run:
             sheet = self.out.with_suffix(".png")
             write_sheet(sheet, prior, source, recipe.seed, overwrite=True)
             made = f"{self.out}, {self.out.with_suffix('.json')}, {sheet}"
-            self.settings.say(f"{self.kind} prior of {source.description} -> {made}")
+            self.settings.say(f"{self.what} of {source.description} -> {made}")
         return True
 
-    def _parent(self) -> Prior | None:
+    def _parent(self) -> Model | None:
         if self.options["from_prior"] is None:
             return None
+        from usdehaze.priors.posterior import LearnedPosterior
         from usdehaze.priors.prior import Prior
 
-        return Prior.load(self.options["from_prior"], self.kind)
+        which = self.options["from_prior"]
+        return LearnedPosterior.load(which) if self.kind == POSTERIOR else Prior.load(which, self.kind)
 
-    def _recipe(self, parent: Prior | None) -> Recipe:
+    def _recipe(self, parent: Model | None) -> Recipe:
         """Options, then what the prior to fine-tune has, then the network's defaults."""
         from usdehaze.priors.train import Recipe
 
@@ -154,21 +202,27 @@ class _Run:
             given["network"] = NETWORKS[given["network"]]
         has: dict[str, Any] = {}
         if parent is not None:
-            has = {"network": type(parent.network).__name__, "parametrisation": parent.parametrisation}
+            has = {"network": type(parent.network).__name__, "parametrisation": parent.card["parametrisation"]}
             for option, value in has.items():
                 if given.get(option, value) != value:
                     raise click.UsageError(f"{self.options['from_prior']} is a {value} prior: leave out --{option}")
             has |= {"config": parent.network.config, "grid": tuple(parent.card["grid"])}
         network = {**has, **given}.get("network", "FastUNet")
-        settings = {"network": network, **DEFAULTS[network], **has, **given}
+        if self.kind == POSTERIOR and (network != "FastUNet" or "parametrisation" in given):
+            raise click.UsageError("a posterior has a fast-unet and a parametrisation of its own")
+        defaults = DEFAULTS[POSTERIOR if self.kind == POSTERIOR else network]
+        settings = {"network": network, **defaults, **has, **given}
         return Recipe(self.kind, **settings, seed=self.options["seed"], precision=self.options["precision"])
 
-    def _source(self, data: tuple[str, ...], recipe: Recipe, reading: dict[str, Any]) -> FrameSource:
-        if data and data != (SIMULATED,):
+    def _source(self, data: Data, recipe: Recipe, reading: dict[str, Any]) -> FrameSource:
+        if data:
             from usdehaze.io import list_scans
-            from usdehaze.training import frames_of_scans
+            from usdehaze.training import frames_of_scans, pairs_of_scans
 
-            return frames_of_scans(list_scans(data), recipe.grid, **reading)
+            scans = {what: list_scans(names) for what, names in data.items()}
+            if self.kind == POSTERIOR:
+                return pairs_of_scans(scans["tissue"], scans["haze"], recipe.grid, **reading)
+            return frames_of_scans(scans[self.kind], recipe.grid, **reading)
         from usdehaze.priors.data import SimulatedFrames
 
         pool, fresh = self.options["pool"], self.options["fresh"]
@@ -204,9 +258,11 @@ class _Run:
         """The command as the card has it: no name of a file, since it may name a patient."""
         network = next(option for option, name in NETWORKS.items() if name == recipe.network)
         parent = self.options["from_prior"]
+        data = ["DATA..."] if self.kind != POSTERIOR else ["--tissue DATA...", "--haze DATA..."]
         words = [
-            f"usdehaze train {self.kind}", "DATA..." if scans else SIMULATED, "-o PRIOR", f"--network {network}",
-            f"--parametrisation {recipe.parametrisation}", *(["--from-prior PRIOR"] if parent else []),
+            f"usdehaze train {self.kind}", *(data if scans else [SIMULATED]), "-o PRIOR", f"--network {network}",
+            *([] if self.kind == POSTERIOR else [f"--parametrisation {recipe.parametrisation}"]),
+            *(["--from-prior PRIOR"] if parent else []),
             f"--grid {recipe.grid[0]}x{recipe.grid[1]} --steps {recipe.steps} --batch {recipe.batch}",
             f"--lr {recipe.lr:g} --seed {recipe.seed} --precision {recipe.precision}",
             *([] if scans else [f"--pool {self.options['pool']} --fresh {self.options['fresh']}"]),

@@ -62,14 +62,14 @@ class Objective(nn.Module):
 
 
 class PosteriorObjective(nn.Module):
-    """What a learned posterior got wrong: squares of its means (EDM, equation 8) and pinballs of its gain's quantiles."""
+    """What a learned posterior got wrong: squares of its means (EDM, equation 8), pinballs of its quantiles."""
 
     def __init__(self, posterior: LearnedPosterior) -> None:
         super().__init__()
         self.posterior = posterior
 
     def forward(self, pairs: Tensor, sigma: Tensor, z: Tensor) -> Tensor:
-        """Args: ``(B, 3, depth, angle)`` tissue, haze and frame; ``(B, 1, 1, 1)``; unit noise ``(B, 2, depth, angle)``."""
+        """Args: tissue, haze and frame ``(B, 3, depth, angle)``; ``(B, 1, 1, 1)``; unit noise ``(B, 2, ...)``."""
         clean, y = pairs[:, :2], pairs[:, 2:]
         u = clean + sigma * z
         told = self.posterior.predict(u, sigma, y).float()
@@ -92,8 +92,9 @@ def posterior_errors(
     with torch.inference_mode():
         for sigma in sigmas:
             noise = torch.randn(pairs[:, :2].shape, generator=generator, device=pairs.device)
-            told = [posterior(p[:, :2] + sigma * z, sigma, p[:, 2:]) for p, z in zip(pairs.split(8), noise.split(8))]
-            means, gains = (torch.cat(parts) for parts in zip(*told, strict=True))
+            parts = zip(pairs.split(8), noise.split(8), strict=True)
+            told = [posterior(p[:, :2] + sigma * z, sigma, p[:, 2:]) for p, z in parts]
+            means, gains = (torch.cat(each) for each in zip(*told, strict=True))
             gain = (pairs[:, :1] - pairs[:, 2:]).clamp(max=0)
             errors = (means - pairs[:, :2]).square().mean((0, 2, 3)).sqrt()
             found["tissue"].append(float(errors[0]))

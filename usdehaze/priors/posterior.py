@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from usdehaze.priors.files import load_card, save_card
 
 # Quantiles of the gain that the network tells, and the share of the distribution that each stands for.
 LEVELS = (0.025, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.975)
-_BORDERS = (0.0, *((a + b) / 2 for a, b in zip(LEVELS, LEVELS[1:], strict=False)), 1.0)
-WEIGHTS = tuple(b - a for a, b in zip(_BORDERS, _BORDERS[1:], strict=False))
+_BORDERS = (0.0, *((a + b) / 2 for a, b in pairwise(LEVELS)), 1.0)
+WEIGHTS = tuple(b - a for a, b in pairwise(_BORDERS))
 INPUTS, OUTPUTS = 3, 2 + len(LEVELS)
 
 
@@ -30,8 +31,7 @@ class LearnedPosterior(nn.Module):
     Args:
         network: maps ``(B, 3, depth, angle)`` and ``c_noise (B,)`` to ``(B, 11, depth, angle)``.
         card: training card; must hold ``name``, ``frame_mean`` and ``frame_std`` of a pixel of the frames,
-            ``tissue_std`` and ``haze_std`` of ``x - y`` and ``n - y``, ``sigma_max``, ``tissue_data``, ``haze_data`` and
-            ``grid`` (depth, angle).
+            ``tissue_std`` and ``haze_std`` of ``x - y`` and ``n - y``, ``sigma_max`` and ``grid`` (depth, angle).
     """
 
     def __init__(self, network: nn.Module, card: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ class LearnedPosterior(nn.Module):
         return self.network(torch.cat([scales * (u - y), frame], dim=1), (sigma.log() / 4).flatten())
 
     def target(self, clean: Tensor, u: Tensor, sigma: Tensor, y: Tensor) -> Tensor:
-        """What the network has to predict for its denoiser to return ``clean`` ``(B, 2, depth, angle)`` (EDM, eq. 8)."""
+        """What the network has to predict for its denoiser to return ``clean`` ``(B, 2, ...)`` (EDM, equation 8)."""
         skip, out = self._scales(u, sigma)
         return ((clean - y) - skip * (u - y)) / out
 
@@ -122,5 +122,3 @@ def pinball(told: Tensor, gain: Tensor) -> Tensor:
     off = gain - told
     levels = torch.tensor(LEVELS, device=told.device).reshape(1, -1, 1, 1)
     return torch.maximum(levels * off, (levels - 1) * off).mean()
-
-

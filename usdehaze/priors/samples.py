@@ -1,4 +1,4 @@
-"""Frames drawn from a prior alone: what it believes tissue or haze looks like."""
+"""Frames drawn from a prior alone, or from a posterior given frames: what they believe."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+from usdehaze.diffusion.learned import Learned
 from usdehaze.diffusion.samplers import dpmpp_2m, start
 from usdehaze.diffusion.sde import karras_sigmas
 from usdehaze.diffusion.streams import Streams
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 
 STEPS, SIGMA_MIN = 24, 0.02
@@ -27,3 +29,14 @@ def draw_samples(prior: Prior, n: int, seed: int = 0, device: str | torch.device
     with torch.inference_mode():
         u = start(lambda: streams.normal((math.prod((depth, angle)),)), sigma_max)
         return dpmpp_2m(denoise, u, karras_sigmas(STEPS, SIGMA_MIN, sigma_max)).reshape(n, 1, depth, angle).clamp(0, 1)
+
+
+def split_samples(posterior: LearnedPosterior, y: Tensor, seed: int = 0) -> Tensor:
+    """One sample of tissue and haze of each frame, ``(B, 2, depth, angle)`` in [0, 1], from noise alone."""
+    streams = Streams([(seed, i) for i in range(len(y))], y.device)
+    learned = Learned(y, posterior)
+    sigma_max = float(posterior.card["sigma_max"])
+    with torch.inference_mode():
+        u = start(lambda: streams.normal((learned.size,)), sigma_max)
+        end = dpmpp_2m(learned, u, karras_sigmas(STEPS, SIGMA_MIN, sigma_max))
+        return torch.cat(learned.parts(end), dim=1).clamp(0, 1)

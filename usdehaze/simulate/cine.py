@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -111,7 +112,8 @@ def training_frames(
     """
     if kind not in ("tissue", "haze"):
         raise ValueError(f'kind must be "tissue" or "haze", found {kind!r}')
-    return training_pairs(batch, generator, n_depth, n_angle, dynamic_range_db)[:, ("tissue", "haze").index(kind)][:, None]
+    scene = _Scene(batch, generator, (n_depth, n_angle), dynamic_range_db)
+    return scene.finish(scene.tissue_looks if kind == "tissue" else scene.haze_looks, kind == "tissue")[:, None]
 
 
 def training_pairs(
@@ -129,21 +131,32 @@ def training_pairs(
     Args:
         batch, generator, n_depth, n_angle, dynamic_range_db: as in :func:`training_frames`.
     """
-    draw = Draw(batch, generator)
-    tissue = TissueScene(draw, n_depth, n_angle, dynamic_range_db)
-    first = tissue.still()[0]
-    haze = HazeScene(draw, n_depth, n_angle, echo=tissue.power)
-    x = torch.stack([first, *(tissue.look(draw) for _ in range(LOOKS - 1))])
-    n = torch.stack([haze.still() for _ in range(LOOKS)])
-    scanner = Scanner(draw, (n_depth, n_angle), dynamic_range_db)
-    pairs = torch.stack([scanner.develop(iq) for iq in (x, n, x + n)], dim=1)
-    graphics = overlay(draw, tissue.x, tissue.z)
-    pairs[:, 0], pairs[:, 2] = torch.maximum(pairs[:, 0], graphics), torch.maximum(pairs[:, 2], graphics)
-    return pairs * _inside(draw, tissue.x, tissue.z)[:, None]
+    scene = _Scene(batch, generator, (n_depth, n_angle), dynamic_range_db)
+    x, n = scene.tissue_looks, scene.haze_looks
+    return torch.stack([scene.finish(x, True), scene.finish(n, False), scene.finish(x + n, True)], dim=1)
 
 
-def _inside(draw: Draw, x: Tensor, z: Tensor) -> Tensor:
-    """1 where the picture shows the fan, 0 where its frame cuts it off: below, or at a side."""
-    below = z > 1.5 - draw.chance(0.2) * draw.uniform(0.5, 0.75)
-    side = x * (1 - 2 * draw.chance(0.5)) > 1.5 - draw.chance(0.15) * draw.uniform(0.8, 1.3)
-    return 1.0 - (below | side).float()
+class _Scene:
+    """One draw of tissue, haze, scanner and screen."""
+
+    def __init__(self, batch: int, generator: torch.Generator, shape: tuple[int, int], dynamic_range_db: float) -> None:
+        self.draw = draw = Draw(batch, generator)
+        self.tissue = TissueScene(draw, *shape, dynamic_range_db)
+        first = self.tissue.still()[0]
+        self.tissue_looks = torch.stack([first, *(self.tissue.look(draw) for _ in range(LOOKS - 1))])
+        self.haze = HazeScene(draw, *shape, echo=self.tissue.power)
+        self.scanner = Scanner(draw, shape, dynamic_range_db)
+        x, z = self.tissue.x, self.tissue.z
+        self.graphics = overlay(draw, x, z)
+        below = z > 1.5 - draw.chance(0.2) * draw.uniform(0.5, 0.75)
+        side = x * (1 - 2 * draw.chance(0.5)) > 1.5 - draw.chance(0.15) * draw.uniform(0.8, 1.3)
+        self.shown = 1.0 - (below | side).float()  # where the picture does not cut the fan off
+
+    @cached_property
+    def haze_looks(self) -> Tensor:
+        return torch.stack([self.haze.still() for _ in range(LOOKS)])
+
+    def finish(self, looks: Tensor, graphics: bool) -> Tensor:
+        """``(batch, depth, angle)`` in [0, 1] as the screen shows it."""
+        frames = self.scanner.develop(looks)
+        return self.shown * (torch.maximum(frames, self.graphics) if graphics else frames)

@@ -53,7 +53,9 @@ def _trace(draw: Draw, x: Tensor, z: Tensor) -> Tensor:
 def _word(draw: Draw, x: Tensor, z: Tensor) -> Tensor:
     """Random letters in a row."""
     rows, columns = FONT
-    ink = (torch.rand(draw.batch, 1, rows, LETTERS * columns, generator=draw.generator, device=draw.device) < 0.5).float()
+    ink = (
+        torch.rand(draw.batch, 1, rows, LETTERS * columns, generator=draw.generator, device=draw.device) < 0.5
+    ).float()
     ink[..., columns - 1 :: columns] = 0  # between letters
     height = draw.uniform(0.015, 0.05)
     at_z = draw.uniform(0.02, 1.0)

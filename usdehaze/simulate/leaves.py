@@ -60,7 +60,7 @@ class Leaves:
         )
 
     def paint(self, x: Tensor, z: Tensor, level_db: Tensor) -> Tensor:
-        """Levels ``(batch, H, W)`` in dB of the scene at the points ``(batch, H, W)``, leaves laid over ``level_db``."""
+        """Levels in dB at the points ``(batch, H, W)``, the leaves laid over ``level_db``."""
         c, s = self.angle.cos(), self.angle.sin()
         for k in range(self.x.shape[1]):
             px, pz = x - self.x[:, k], z - self.z[:, k]

@@ -12,7 +12,7 @@ LOOKS = 2  # independent looks that a frame is compounded of, at most
 
 
 class Scanner:
-    """Compounding, log compression, smoothing, speckle reduction, edge enhancement, reject and grey curve, each by chance.
+    """Compounding, log compression, smoothing, speckle reduction, edge enhancement, reject, grey curve, each by chance.
 
     Every random choice is made when it is built, so that tissue, haze and their sum can be seen through one scanner.
 
