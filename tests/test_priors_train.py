@@ -243,48 +243,64 @@ def test_training_on_simulated_frames_beats_the_best_linear_guess_and_leaves_a_c
     assert learned < 0.95 * objective.held_out_loss(linear, frames, (0.3,))[0]
 
 
-def _together(rank, folder):
+def _together(rank, folder, settings):
     """One of two processes; each takes its own stream."""
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": (folder / "port").read_text()}
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    train(tiny(steps=5), GaussianFrames(), folder / "two.safetensors", folder / "two")
+    train(tiny(steps=5, **settings), GaussianFrames(), folder / "two.safetensors", folder / "two")
     torch.distributed.destroy_process_group()
 
 
-def test_two_processes_equal_one_with_twice_the_batch(tmp_path, monkeypatch):
+def two_processes(folder, **settings):
     import socket
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        (tmp_path / "port").write_text(str(free.getsockname()[1]))
+        (folder / "port").write_text(str(free.getsockname()[1]))
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_together, args=(rank, tmp_path)) for rank in range(2)]
+    processes = [context.Process(target=_together, args=(rank, folder, settings)) for rank in range(2)]
     for p in processes:
         p.start()
     for p in processes:
         p.join(400)
     assert [p.exitcode for p in processes] == [0, 0]
 
+
+def test_processes_that_meet_now_and_then_end_with_the_mean_of_their_weights(tmp_path):
+    two_processes(tmp_path, sync=5)  # five steps: they meet once, at the end
+    alone = []
+    for rank in range(2):
+
+        class Own(GaussianFrames):
+            def draw(self, batch, seed, stream, step, device, rank=rank):
+                return super().draw(batch, seed, rank, step, device)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "noise_generator", lambda seed, _, *a, r=rank: data.noise_generator(seed, r, *a))
+            train(tiny(steps=5), Own(), tmp_path / f"{rank}.safetensors", tmp_path / f"run{rank}")
+        alone.append(load_file(tmp_path / f"run{rank}"))
+    met = load_file(tmp_path / "two")
+    for name in (name for name in met if name.startswith(("net.", "ema.")) and name.endswith("weight")):
+        torch.testing.assert_close(met[name], (alone[0][name] + alone[1][name]) / 2, rtol=1e-4, atol=1e-5)
+
+
+def test_two_processes_equal_one_with_twice_the_batch(tmp_path, monkeypatch):
+    two_processes(tmp_path)
+
     class Both(GaussianFrames):
         def draw(self, batch, seed, stream, step, device):
             half = [super(Both, self).draw(batch // 2, seed, rank, step, device) for rank in range(2)]
             return torch.cat(half)
 
-    def both(parametrisation, batch, generator):  # levels, then noise, of each process in turn
-        sigmas, noises = [], []
-        for rank in range(2):
-            g = data.noise_generator(0, rank, step[0], CPU)
-            sigmas.append(objective.draw_sigmas(parametrisation, batch // 2, g))
-            noises.append(torch.randn(batch // 2, 1, 8, 8, generator=g))
+    def both(model, frames, generator):  # levels and noise of each process in turn
+        generators = [data.noise_generator(0, rank, step[0], CPU) for rank in range(2)]
+        drawn = [objective.draw_batch(model, half, g) for half, g in zip(frames.chunk(2), generators, strict=True)]
         step[0] += 1
-        noise.append(torch.cat(noises))
-        return torch.cat(sigmas)
+        return [torch.cat(parts) for parts in zip(*drawn, strict=True)]
 
-    step, noise = [0], []
-    step_of = training._step
-    monkeypatch.setattr(training, "draw_sigmas", both)
-    monkeypatch.setattr(training, "_step", lambda s, r, f, b: step_of(s, r, f, (b[0], b[1], noise[-1])))
+    step = [0]
+    monkeypatch.setattr(training, "draw_batch", both)
     train(tiny(steps=5, batch=8), Both(), tmp_path / "one.safetensors", tmp_path / "one")
     monkeypatch.undo()
     train(tiny(steps=5, batch=8), GaussianFrames(), tmp_path / "other.safetensors", tmp_path / "other")

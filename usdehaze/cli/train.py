@@ -31,7 +31,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of each network, for NCSNv2 the paper
     "FastUNet": {"parametrisation": "denoiser", "grid": (128, 128), "steps": 8000, "batch": 16, "lr": 1e-3},
     POSTERIOR: {
         "parametrisation": POSTERIOR, "grid": (128, 128), "steps": 12000, "batch": 12, "lr": 1e-3,
-        "config": {"channels": [32, 48, 96, 192], "blocks": [1, 1, 2, 2]},
+        "config": {"channels": [32, 48, 96, 192], "blocks": [1, 1, 1, 2]},
     },
     "NCSNv2": {"parametrisation": "score", "grid": (64, 64), "steps": 8000, "batch": 8, "lr": 5e-4},
 }  # fmt: skip
@@ -85,6 +85,9 @@ class Several(click.Command):
 @click.option("--precision", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
 @click.option("--pool", type=click.IntRange(1, 10**6), default=1024, show_default=True, help="Simulated frames kept.")
 @click.option("--fresh", type=click.IntRange(1, 10**4), default=4, show_default=True, help="New ones at every step.")
+@click.option(
+    "--sync", type=click.IntRange(1, 10**6), default=1, show_default=True, help="Steps between meetings of processes."
+)
 @click.option(
     "--checkpoint-every", type=click.IntRange(1, 10**8), default=250, show_default=True, metavar="STEPS",
     help="Steps between checkpoints.",
@@ -212,7 +215,13 @@ class _Run:
             raise click.UsageError("a posterior has a fast-unet and a parametrisation of its own")
         defaults = DEFAULTS[POSTERIOR if self.kind == POSTERIOR else network]
         settings = {"network": network, **defaults, **has, **given}
-        return Recipe(self.kind, **settings, seed=self.options["seed"], precision=self.options["precision"])
+        return Recipe(
+            self.kind,
+            **settings,
+            seed=self.options["seed"],
+            precision=self.options["precision"],
+            sync=self.options["sync"],
+        )
 
     def _source(self, data: Data, recipe: Recipe, reading: dict[str, Any]) -> FrameSource:
         if data:
@@ -265,6 +274,7 @@ class _Run:
             *(["--from-prior PRIOR"] if parent else []),
             f"--grid {recipe.grid[0]}x{recipe.grid[1]} --steps {recipe.steps} --batch {recipe.batch}",
             f"--lr {recipe.lr:g} --seed {recipe.seed} --precision {recipe.precision}",
+            *([f"--sync {recipe.sync}"] if recipe.sync > 1 else []),
             *([] if scans else [f"--pool {self.options['pool']} --fresh {self.options['fresh']}"]),
         ]  # fmt: skip
         return " ".join(words)

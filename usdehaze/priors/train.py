@@ -61,6 +61,9 @@ class Recipe:
         lr: learning rate of Adam.
         seed: of weights, frames and noise.
         precision: "fp32", "bf16" or "fp16" (autocast).
+        sync: steps between two meetings of processes that train together. At 1 they average gradients, as one process
+            with all their frames would; from 2 on each goes its own way and they average weights (local SGD, Stich
+            2019), which spares CPUs most of the waiting. Then only what rank 0 knows of the moments is kept.
     """
 
     kind: str
@@ -73,6 +76,7 @@ class Recipe:
     lr: float = 1e-3
     seed: int = 0
     precision: str = "fp32"
+    sync: int = 1
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""
@@ -105,8 +109,8 @@ def train(
 ) -> Model | None:
     """Trains a prior or a posterior and writes it, going on from its checkpoint where there is one.
 
-    Where ``torch.distributed`` is initialised, the processes train together: each draws batches of its own, gradients
-    are averaged, and the first one writes. A run goes on exactly as if it had never been interrupted.
+    Where ``torch.distributed`` is initialised, the processes train together: each draws batches of its own, and the
+    first one writes. A run goes on exactly as if it had never been interrupted (with ``sync`` of 1).
 
     Args:
         recipe, source: what to train on what.
@@ -130,7 +134,8 @@ def train(
     prior = _new_model(recipe, source, begin_with).to(device)
     if device.type == "cpu":  # a fifth faster
         prior.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
-    loss_of, state = _shared(objective_of(prior), device, world), _new_state(recipe, prior)
+    loss_of = _shared(objective_of(prior), device, world if recipe.sync == 1 else 1)
+    state = _new_state(recipe, prior)
     settings = _settings(recipe, source, prior, begin_with) | {"processes": world}
     if checkpoint.exists():
         load_checkpoint(checkpoint, state, settings)
@@ -139,10 +144,13 @@ def train(
     while state.step < recipe.steps and not stopped:
         began = time.monotonic()
         loss = _step(state, recipe, loss_of, _batch(recipe, prior, source, rank, state.step, device))
-        stopped = _any(stop(), device)
+        saved = state.step % every == 0 or state.step == recipe.steps
+        if recipe.sync == 1 or state.step % recipe.sync == 0 or saved:
+            stopped = _any(stop(), device)
+            _meet(state, world if recipe.sync > 1 else 1)
         told = Told(state.step, loss, time.monotonic() - began)
         state.spent_s += told.seconds
-        if state.step % every == 0 or state.step == recipe.steps or stopped:
+        if saved or stopped:
             with _averaged(state):
                 told = replace(told, held_out=objective_on(prior, held_out))
             if rank == 0:
@@ -234,6 +242,16 @@ def _any(flag: bool, device: torch.device) -> bool:
     flags = torch.tensor(float(flag), device=device)
     dist.all_reduce(flags)
     return bool(flags > 0)
+
+
+def _meet(state: State, world: int) -> None:
+    """Averages weights, and their running averages, over processes."""
+    if world == 1:
+        return
+    with torch.no_grad():
+        for value in (*state.network.state_dict().values(), *state.average.values()):
+            dist.all_reduce(value)
+            value /= world
 
 
 def _step(state: State, recipe: Recipe, loss_of: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> float:
