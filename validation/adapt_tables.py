@@ -42,7 +42,7 @@ def page(document: dict[str, Any], command: str) -> list[str]:
         f"Before: {_short(priors['before'])}. Adapted: {_short(priors['adapted'])}, {training['steps']} steps of",
         f"{training['frames'] // training['steps']} frames on {card['training_data']}, in",
         f"{training['hours']:.2f} hours on {training['hardware']}. Haze prior {_short(document['haze_prior'])}; preset",
-        f"{settings['preset']}, {settings['chains']} chains of {settings['steps']} steps. Changes are paired; their",
+        f"{settings['preset']}, {settings['samples']} samples of {settings['steps']} steps. Changes are paired; their",
         "95 % intervals come from 2,000 resamples of whole clips (of patients for CAMUS). *Same trust*: the adapted",
         "weights with the errors on the old card, which trust in a prior rests on.",
         "",
