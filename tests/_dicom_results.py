@@ -16,8 +16,9 @@ SETTINGS = {
     "guidance": "proximal",
     "steps": 32,
     "seed": 0,
-    "strength": 1.0,
     "samples": 1,
+    "caution": 0.5,
+    "strength": 1.0,
     "tissue_prior": "tissue-v1 sha256:0123",
     "haze_prior": "haze-v1 sha256:4567",
 }

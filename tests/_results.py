@@ -15,6 +15,7 @@ SETTINGS = {
     "steps": 20,
     "seed": 3,
     "samples": 4,
+    "caution": 0.6,
     "strength": 0.75,
     "scale": (0.93, 0.88),
     "from_guess": True,

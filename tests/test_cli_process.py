@@ -86,13 +86,13 @@ def test_every_option_reaches_its_place(tmp_path, model):
         *("process", scan, "-o", tmp_path / "new" / "out", "--preset", "paper", "--guidance", "pigdm", "--steps", 7),
         *("--seed", 11, "--strength", 0.25, "--samples", 4, "--device", "cpu", "--batch-size", 3, "--frames", "1:4"),
         *("--tissue-prior", "T", "--haze-prior", "H", "--dataset", "b", "--dynamic-range", 50, "--quiet"),
-        *("--observation", "additive", "--sampler", "heun", "--lambda", 0.5, "--kappa", 0.25, "--warm-start"),
+        *("--observation", "additive", "--sampler", "heun", "--lambda", 0.5, "--kappa", 0.25, "--caution", 0.6),
     )
     assert done.exit_code == 0 and done.output == ""
     assert model.settings == {
         **{"preset": "paper", "guidance": "pigdm", "steps": 7, "seed": 11, "strength": 0.25, "samples": 4},
         **{"device": "cpu", "batch_size": 3, "tissue_prior": "T", "haze_prior": "H"},
-        **{"observation": "additive", "sampler": "heun", "scale": (0.5, 0.25), "warm_start": True},
+        **{"observation": "additive", "sampler": "heun", "scale": (0.5, 0.25), "caution": 0.6},
     }
     cine = model.cines[0]
     assert (cine.source.dataset, cine.source.first_frame, len(cine.frames), cine.dynamic_range_db) == ("b", 1, 3, 50)
@@ -102,27 +102,10 @@ def test_every_option_reaches_its_place(tmp_path, model):
 def test_without_options_the_presets_decide(tmp_path, model):
     run("process", write(tmp_path / "scan.h5", {"x": fan_frames()}))
     assert model.settings == {
-        **{"preset": "fast", "guidance": None, "steps": None, "seed": 0, "strength": 1.0, "samples": 1},
+        **{"preset": "fast", "guidance": None, "steps": None, "seed": 0, "strength": 1.0, "samples": None},
         **{"device": "auto", "batch_size": "auto", "tissue_prior": None, "haze_prior": None},
-        **{"observation": None, "sampler": None, "scale": None, "warm_start": None},
+        **{"observation": None, "sampler": None, "scale": None, "caution": None},
     }
-
-
-def test_every_frame_can_be_asked_to_stand_for_itself(tmp_path, model):
-    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
-    run("process", scan, "--independent")
-    assert model.settings["warm_start"] is False
-    config = tmp_path / "own.yaml"
-    config.write_text("warm-start: false\n")
-    run("process", scan, "--overwrite", "--config", config)
-    assert model.settings["warm_start"] is False
-
-
-def test_chunks_of_a_long_cine_part_no_group(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(sys.modules["usdehaze.cli.process"], "CHUNK_FRAMES", 16)
-    monkeypatch.setattr(sys.modules["usdehaze.dehazer"].Dehazer, "group", 5)
-    run("process", write(tmp_path / "scan.h5", {"x": fan_frames(40)}), "--frames", "3:38")
-    assert [cine.source.first_frame for cine in model.cines] == [3, 15, 30]
 
 
 def test_the_command_line_knows_every_name_that_the_settings_know():
@@ -216,6 +199,7 @@ def test_an_output_that_cannot_be_written_is_found_out_before_the_work(tmp_path,
     "option",
     [
         *(["--steps", "0"], ["--steps", "x"], ["--seed", "-1"], ["--strength", "1.5"], ["--strength", "nan"]),
+        *(["--caution", "1.01"], ["--caution", "-1"]),
         *(["--samples", "0"], ["--batch-size", "0"], ["--device", "tpu"], ["--frames", "5"], ["--frames", "3:3"]),
         *(["--frames", "0:9:2"], ["--preset", "slow"], ["--guidance", "magic"], ["--dynamic-range", "-3"]),
         *(["--preview", "bmp"], ["--config", "nowhere.yaml"], ["--nonsense"]),

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from usdehaze.cine import Cartesian, Cine, Source
-from usdehaze.dehazer import Dehazer, Settings
+from usdehaze.dehazer import Dehazer
 from usdehaze.errors import UsdehazeError
+from usdehaze.settings import PRESETS, Settings
 from usdehaze.simulate import simulate_cine
 
 
@@ -58,6 +59,12 @@ def test_a_frame_is_the_same_whatever_frames_come_with_it(cine, whole):
     assert np.array_equal(some.tissue, whole.tissue[2:4]) and np.array_equal(some.haze, whole.haze[2:4])
 
 
+def test_a_still_heart_gives_still_tissue(cine):
+    still = replace(cine, frames=np.repeat(cine.frames[:1], 3, axis=0), frame_times_s=None)
+    result = dehazer().dehaze(still)
+    assert np.array_equal(result.tissue[1], result.tissue[0]) and np.array_equal(result.haze[2], result.haze[0])
+
+
 def test_another_seed_gives_another_sample(cine, whole):
     other = dehazer(seed=1).dehaze(part(cine, 0, 1))
     assert np.abs(other.tissue - whole.tissue[:1]).max() > 0.1
@@ -79,14 +86,27 @@ def test_strength_scales_the_removal_in_db(cine, whole):
     np.testing.assert_allclose(half[clear], expected[clear], atol=1e-4)
 
 
-def test_samples_are_averaged_and_their_deviation_reported(cine):
+def test_caution_is_the_quantile_of_the_gain_over_the_samples(cine):
+    y = torch.from_numpy(cine.frames[:2] / cine.dynamic_range_db + 1)
+    seen = torch.ones(y.shape[1:])
+    (least, haze, deviation), (middle, _, _), (most, _, _) = (
+        dehazer(samples=3, caution=caution).split(y, seen) for caution in (1.0, 0.5, 0.0)
+    )
+    gains = torch.stack([least, middle, most])  # of three samples the quantiles 1, 0.5 and 0 are the samples, sorted
+    assert torch.equal(gains.sort(0, descending=True).values, gains) and float((least - most).max()) > 0.05
+    torch.testing.assert_close(gains.std(0), deviation)
+    # The first sample's stream is that of the single run, whatever comes after it.
+    gain, level, none = dehazer(samples=1).split(y, seen)
+    assert bool((gain == gains).any(0).all()) and float(none.abs().max()) == 0
+    assert not torch.equal(level, haze)
+
+
+def test_several_samples_report_their_deviation_and_what_they_cost(cine):
     first = part(cine, 0, 1)
     single, several = dehazer(samples=1).dehaze(first), dehazer(samples=3).dehaze(first)
     assert single.std is None and several.std is not None
     assert several.std.shape == first.frames.shape and several.std.max() > 0.1
-    assert several.settings["evaluations"] == 2 * 4 * 3 * 3
-    # The first sample's stream is that of the single run: the mean of three lies within their deviation of it.
-    assert np.abs(several.tissue - single.tissue).max() <= several.std.max() * 3
+    assert (single.settings["evaluations"], several.settings["evaluations"]) == (2 * 4, 2 * 4 * 3)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +142,8 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
         ({"guidance": "magic"}, "no guidance 'magic'"),
         ({"steps": 0}, "steps and samples must be at least 1"),
         ({"strength": 1.5}, "strength must lie in"),
+        ({"caution": -0.1}, "caution must lie in"),
+        ({"samples": 0}, "steps and samples must be at least 1"),
         ({"device": "abacus"}, "no device 'abacus'"),
         ({"batch_size": 0}, "batch size must be at least 1"),
         ({"tissue_prior": "nowhere"}, "no such prior"),
@@ -139,8 +161,15 @@ def test_progress_counts_frames(cine):
     assert seen == [(2, 5), (4, 5), (5, 5)]
 
 
-def test_default_settings_are_the_fast_preset():
-    assert Settings().preset == "fast" and Settings().sampler == "stochastic"
+def test_default_settings_are_the_fast_preset_of_one_sample():
+    assert replace(Settings(), samples=2) == PRESETS["fast"]
+    made = Dehazer.from_pretrained(device="cpu")
+    assert made.settings == PRESETS["fast"] == Dehazer(made.tissue, made.haze, device="cpu").settings
+
+
+def test_presets_bring_their_samples():
+    samples = {name: Dehazer.from_pretrained(name, device="cpu").settings.samples for name in PRESETS}
+    assert samples == {"fast": 2, "quality": 4, "preview": 1, "paper": 1}
 
 
 def test_the_paper_preset_is_the_papers():

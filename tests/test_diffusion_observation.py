@@ -83,40 +83,12 @@ def test_log_power_leaves_both_alone_where_they_already_explain_the_frame():
     assert float((ax - x).abs()) < 1e-3 and float((an - n).abs()) < 1e-3
 
 
-def test_averaged_evidence_of_a_flat_frame_is_that_of_its_pixels():
-    y, x, n = (torch.full((1, 1, 9, 9), v, dtype=torch.float64) for v in (0.5, 0.45, 0.3))
-    alone, together = (LogPower(60.0, cells=c).explain(y, x, 0.02, n, 0.01) for c in (0.0, 1.5))
-    assert torch.allclose(torch.stack(alone), torch.stack(together), atol=1e-12)
-
-
-def test_one_grain_against_its_neighbours_is_outvoted():
-    # Haze explains every pixel but the middle one, which by itself would go to tissue.
-    y, x, n = (torch.full((1, 1, 21, 21), v, dtype=torch.float64) for v in (0.5, 0.2, 0.5))
-    n[..., 10, 10], x[..., 10, 10] = 0.2, 0.5
-    (alone, _), (together, _) = (LogPower(60.0, cells=c).explain(y, x, 0.01, n, 0.01) for c in (0.0, 1.5))
-    assert float(alone[0, 0, 10, 10]) > 0.48
-    assert float(together[0, 0, 10, 10]) < 0.46
-    assert torch.allclose(together[..., :3, :3], alone[..., :3, :3], atol=1e-3)
-
-
 def test_log_power_stays_finite_far_from_the_frame():
     model = LogPower(60.0)
     x, n = torch.tensor([3.0, -2.0, 0.5]), torch.tensor([-4.0, 3.0, 0.5])
     for spread in (1e-6, 0.05):
         ax, an = model.explain(torch.tensor([0.0, 1.0, 0.0]), x, spread, n, spread)
         assert bool(torch.isfinite(torch.stack([ax, an])).all())
-
-
-def test_log_power_carries_on_who_was_the_stronger_and_by_how_much():
-    y = torch.tensor([0.5, 0.5, 0.5])
-    x, n = LogPower(60.0).carry(y, torch.tensor([0.8, 0.2, 0.3]), torch.tensor([0.6, 0.5, 0.3]))
-    torch.testing.assert_close(x, torch.tensor([0.5, 0.2, 0.5]))
-    torch.testing.assert_close(n, torch.tensor([0.3, 0.5, 0.5]))
-
-
-def test_other_models_carry_on_the_very_estimates():
-    y, (x, n) = frames(4)[0], frames(5)
-    assert all(torch.equal(*pair) for pair in zip(Additive().carry(y, x, n), (x, n), strict=True))
 
 
 def test_additive_explains_like_a_kalman_update():

@@ -13,7 +13,6 @@ from usdehaze.diffusion.observation import Additive, GaussianNoise
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, sde_sigmas
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
-from usdehaze.haze_floor import DEVIATION, haze_floor
 from usdehaze.settings import BY_SIGMA, BY_TIME, SAMPLERS, Settings, sample
 
 CASES = cases()
@@ -141,34 +140,10 @@ def test_a_start_around_an_earlier_result_at_a_low_level_stays_near_it():
 def test_settings_start_around_the_first_guess_or_from_noise_alone():
     for from_guess in (True, False):
         problem, seen = frames(), []
-        s = Settings(sampler="euler", steps=2, from_guess=from_guess, window=0)
+        s = Settings(sampler="euler", steps=2, from_guess=from_guess)
         sample(s, Posterior(problem, Proximal()), source(problem), seen.append)
         expected = source(problem)() * s.sigma_max + (problem.first_guess() if from_guess else 0)
         torch.testing.assert_close(seen[0].u, expected)
-
-
-def test_a_window_makes_the_first_guess_start_from_the_floor_of_haze():
-    y = torch.rand(2, 1, 12, 12, generator=torch.Generator().manual_seed(4))
-    problem, seen = Problem(y, Additive(0.1), Gaussian(0.4, 0.05), Gaussian(0.2, 0.02)), []
-    s = Settings(sampler="euler", steps=2, window=5)
-    sample(s, Posterior(problem, Proximal()), source(problem), seen.append)
-    expected = source(problem)() * s.sigma_max + problem.first_guess(haze_floor(y, 5), DEVIATION)
-    torch.testing.assert_close(seen[0].u, expected)
-    x = problem.parts(problem.first_guess(haze_floor(y, 5), DEVIATION))[0]
-    gain = 0.05 / (0.05 + DEVIATION**2 + 0.01)  # of the residual y - 0.4 - floor, to the tissue
-    torch.testing.assert_close(x, 0.4 + gain * (y - 0.4 - haze_floor(y, 5)))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_a_frame_starts_between_its_first_guess_and_what_the_frame_before_says(share):
-    s = Settings(sampler="euler", steps=2, warm_share=share)
-    problem, seen = frames(), []
-    before = source(problem)()
-    sample(s, Posterior(problem, Proximal()), source(problem), seen.append, before)
-    afresh: list[samplers.Step] = []
-    sample(s, Posterior(problem, Proximal()), source(problem), afresh.append)
-    expected = afresh[0].u + share * (problem.carried(before) - (afresh[0].u - s.sigma_max * source(problem)()))
-    torch.testing.assert_close(seen[0].u, expected)
 
 
 def test_the_first_guess_is_what_the_frame_tells_of_two_known_variances():

@@ -97,11 +97,11 @@ def test_simulate_info_process_and_process_again_give_the_same_bits(tmp_path):
     run("process", scan, "-o", second, "--steps", 3, "--batch-size", 1)
     assert scan.read_bytes() == before
     with h5py.File(first / "scan.dehazed.h5") as a, h5py.File(second / "scan.dehazed.h5") as b:
-        for name in ("tissue", "haze", "input"):
+        for name in ("tissue", "haze", "input", "tissue_std"):
             assert a[name].dtype == np.float32 and np.array_equal(a[name][()], b[name][()])
         assert a.attrs["format"] == "usdehaze-result" and a.attrs["source_name"] == "scan.h5"
         assert np.array_equal(a["input"][()], simulate_cine(2, 3).hazy)
-        assert a.attrs["preset"] == "fast" and int(a.attrs["steps"]) == 3
+        assert a.attrs["preset"] == "fast" and int(a.attrs["steps"]) == 3 and float(a.attrs["caution"]) == 0.5
     assert (first / "scan.dehazed.png").stat().st_size > 5000
 
 

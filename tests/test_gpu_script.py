@@ -42,8 +42,7 @@ def test_dry_run_checks_measures_trains_and_evaluates_without_monai_and_pydicom(
     results = json.loads((out / "results.json").read_text())
     assert results["broken"] == {}
     assert len(results["checks"]) >= 20 and all(row["ok"] for row in results["checks"])
-    measured = {(row["preset"], row["warm_start"]) for row in results["speed"]}
-    assert measured == {("fast", False), ("fast", True), ("quality", False), ("preview", False)}
+    assert [row["preset"] for row in results["speed"]] == ["fast", "quality", "preview"]
     assert all(row["frames_per_s"] > 0 for row in results["speed"])
     for name in ("tissue", "haze", "tissue-ncsnv2", "haze-ncsnv2"):
         kind, _, paper = name.partition("-")
@@ -77,7 +76,7 @@ def check_evaluation(found, out):
 
 
 def test_hearts_of_the_evaluation_were_never_trained_on_nor_chosen_by(evaluation):
-    assert evaluation.FIRST_SEED >= benchmark.FIRST_SEED + 3000  # presets and warm start have the first 2000 and some
+    assert evaluation.FIRST_SEED >= benchmark.FIRST_SEED + 3000  # the presets have the first 1000 and some
     assert evaluation.FIRST_SEED + 1000 < data.SAMPLE_SEED < data.HELD_OUT_SEED
     assert (evaluation.MIN_REGION_PIXELS, evaluation.WALL, evaluation.CAVITY) == (
         benchmark.MIN_REGION_PIXELS,

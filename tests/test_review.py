@@ -163,6 +163,7 @@ def test_provenance_names_versions_settings_seed_and_both_files_by_their_hash(tm
             rows["usdehaze version"] == file.attrs["usdehaze_version"] and rows["result made"] == file.attrs["created"]
         )
     assert (rows["seed"], rows["steps"], rows["guidance"], rows["posterior samples"]) == ("3", "20", "proximal", "4")
+    assert rows["caution"] == "0.6"
     assert (rows["strength"], rows["guidance scale (tissue, haze)"], rows["starts from a first guess"]) == (
         "0.75",
         "0.93, 0.88",

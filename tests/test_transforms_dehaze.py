@@ -113,8 +113,10 @@ def test_several_samples_bring_their_deviation(scan, options):
     assert np.array_equal(tissue.numpy(), result.tissue) and np.array_equal(std.numpy(), result.std)
     made = DehazeUltrasoundd("a", std_key="s", **chosen)({"a": image})
     assert set(made) == {"a", "s"} and np.array_equal(made["s"].numpy(), result.std)
-    with pytest.raises(UsdehazeError, match="samples of at least 2, found 1"):
-        DehazeUltrasound(return_std=True, **options)
+    for one in ({"samples": 1}, {"preset": "preview"}):
+        with pytest.raises(UsdehazeError, match="samples of at least 2, found 1"):
+            DehazeUltrasound(return_std=True, **{**options, **one})
+    assert len(DehazeUltrasound(return_std=True, **options)(image)) == 2  # the fast preset takes two
 
 
 @pytest.mark.parametrize(

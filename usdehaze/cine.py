@@ -84,7 +84,7 @@ class Source:
         units: how stored values became dB: "dB", "8-bit", "grey" (levels of another
             full scale), "envelope", "I/Q".
         assumptions: what had to be assumed, one sentence each; shown by ``info`` and kept in the result.
-        first_frame: index in the source of the first frame held; frame streams are seeded with it.
+        first_frame: index in the source of the first frame held.
     """
 
     name: str = ""
@@ -138,17 +138,7 @@ class Cine:
             raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
 
 
-def blocks(n_frames: int, most: int, group: int = 1, first_frame: int = 0) -> Iterator[slice]:
-    """Cuts a run of frames into blocks that never part a group.
-
-    Args:
-        n_frames: frames of the run.
-        most: frames of a block at most; where a group is larger, its size.
-        group: frames whose indices in the source have one quotient by this number hang together.
-        first_frame: index in the source of the run's first frame.
-    """
-    size, start = max(group, most // group * group), 0
-    while start < n_frames:
-        stop = min(start + size - (first_frame + start) % group, n_frames)
-        yield slice(start, stop)
-        start = stop
+def blocks(n_frames: int, most: int) -> Iterator[slice]:
+    """Cuts a run of frames into blocks of ``most`` frames; the last one may be smaller."""
+    for start in range(0, n_frames, most):
+        yield slice(start, min(start + most, n_frames))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
@@ -15,7 +15,6 @@ from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, Scale,
 from usdehaze.diffusion.observation import Additive, GaussianNoise, Observation
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.errors import UsdehazeError
-from usdehaze.haze_floor import DEVIATION, haze_floor
 
 GUIDANCES = ("proximal", "pigdm", "dps", "projection")
 OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
@@ -54,22 +53,11 @@ class Settings:
         scale: lambda and kappa, the shares of the guidance's pull on tissue and haze; None for the guidance's own.
         sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); samplers of `BY_SIGMA` only.
         from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone.
-        window: side of the `haze_floor` that the first guess of haze is, cells of the model grid; 0 for what mean and
-            variance of the haze prior's data say.
-        tissue_doubt, haze_doubt: how many times the variance measured on held-out frames the estimates of a prior are
-            taken to have, see `Doubted`; 0 for what follows from the variance of its data alone.
-        cells: see `LogPower`.
-        chains: independent runs that make up one sample.
-        votes: last noise levels at which each chain says how much of every pixel is haze.
-        deepen_db: how much lower tissue under haze is taken to lie than the votes say, dB at most: see
-            `usdehaze.voting.deepen`. Of the log-power models with a haze prior only.
-        warm_steps, warm_sigma: noise levels, and the first of them, of a frame that starts from the one before.
-        warm_share: share of that start that the frame before makes up; the rest is the frame's own first guess.
-        group: frames of a group, counted from the source's first frame; only within it does one start from another.
-        warm_start: frames of a cine start from the result of the frame before; False: every frame for itself.
-        seed: of the frames' random streams.
+        samples: posterior samples a frame; from 2 on the result comes with their deviation.
+        caution: which quantile over the samples of the gain of tissue, at most 0 dB, is applied: 0.5 the median,
+            towards 1 more of the haze stays and walls are safer.
         strength: share of the removal in dB that is applied: 0 nothing, 1 all.
-        samples: posterior samples a frame; the result is their mean, and from 2 on comes with their deviation.
+        seed: of the samples' random streams.
 
     Raises:
         UsdehazeError: a name there is not, or a number out of range.
@@ -79,26 +67,15 @@ class Settings:
     guidance: str = "proximal"
     observation: str = "log-power"
     sampler: str = "stochastic"
-    steps: int = 8
+    steps: int = 16
     scale: Scale | None = None
     sigma_max: float = 0.5
     sigma_min: float = 0.06
     from_guess: bool = True
-    window: int = 31
-    tissue_doubt: float = 6.0
-    haze_doubt: float = 4.0
-    cells: float = 1.5
-    chains: int = 3
-    votes: int = 5
-    deepen_db: float = 8.0
-    warm_steps: int = 5
-    warm_sigma: float = 0.5
-    warm_share: float = 0.5
-    group: int = 8
-    warm_start: bool = False
-    seed: int = 0
-    strength: float = 1.0
     samples: int = 1
+    caution: float = 0.5
+    strength: float = 1.0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         for what, value, known in (
@@ -113,20 +90,9 @@ class Settings:
                 "steps and samples must be at least 1 and seed at least 0, "
                 f"found {self.steps}, {self.samples} and {self.seed}"
             )
-        if not 0 <= self.strength <= 1:
-            raise UsdehazeError(f"strength must lie in [0, 1], found {self.strength}")
-        if self.window and (self.window < 3 or self.window % 2 == 0):
-            raise UsdehazeError(f"window must be 0 or an odd number from 3 on, found {self.window}")
-        for what in ("cells", "tissue_doubt", "haze_doubt", "deepen_db"):
-            if getattr(self, what) < 0:
-                raise UsdehazeError(f"{what} must be at least 0, found {getattr(self, what):g}")
-        if self.warm_steps < 1 or self.group < 1 or self.warm_sigma <= 0 or not 0 <= self.warm_share <= 1:
-            raise UsdehazeError(
-                "warm_steps and group must be at least 1, warm_sigma above 0 and warm_share in [0, 1], "
-                f"found {self.warm_steps}, {self.group}, {self.warm_sigma:g} and {self.warm_share:g}"
-            )
-        if self.warm_start and self.by_time:
-            raise UsdehazeError(f"sampler {self.sampler} starts every frame from noise alone; leave out the warm start")
+        for share in ("strength", "caution"):
+            if not 0 <= getattr(self, share) <= 1:
+                raise UsdehazeError(f"{share} must lie in [0, 1], found {getattr(self, share)}")
         if self.guidance == "projection" and self.observation != "additive":
             raise UsdehazeError(f"projection needs the additive observation model, found {self.observation}")
 
@@ -134,11 +100,6 @@ class Settings:
     def by_time(self) -> bool:
         """The sampler takes the paper's even times."""
         return self.sampler in BY_TIME
-
-    @property
-    def of_follower(self) -> Settings:
-        """Those of a frame that starts from the one before: fewer noise levels, from a lower one on."""
-        return replace(self, steps=self.warm_steps, sigma_max=self.warm_sigma)
 
     @property
     def own_scale(self) -> Scale:
@@ -153,9 +114,9 @@ class Settings:
 
 
 PRESETS = {
-    "fast": Settings(),
-    "quality": Settings(preset="quality", steps=16, votes=8, warm_steps=8),
-    "preview": Settings(preset="preview", steps=4, chains=1, votes=4, warm_steps=3),
+    "fast": Settings(samples=2),
+    "quality": Settings(preset="quality", samples=4),
+    "preview": Settings(preset="preview", steps=4),
     "paper": Settings(
         preset="paper",
         guidance="pigdm",
@@ -163,13 +124,6 @@ PRESETS = {
         sampler="euler-maruyama",
         steps=600,
         from_guess=False,
-        window=0,
-        tissue_doubt=0.0,
-        haze_doubt=0.0,
-        cells=0.0,
-        chains=1,
-        votes=1,
-        deepen_db=0.0,
     ),
 }
 PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # shipped ones
@@ -181,8 +135,7 @@ def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: floa
         return GaussianNoise()
     if settings.observation == "additive":
         return Additive()
-    linearised = settings.observation == "log-power-linearised"
-    return LogPower(dynamic_range_db, linearised=linearised, cells=settings.cells)
+    return LogPower(dynamic_range_db, linearised=settings.observation == "log-power-linearised")
 
 
 def make_rule(settings: Settings, noise: Callable[[], Tensor], problem: Problem) -> tuple[Rule, Callable[[], Tensor]]:
@@ -203,7 +156,6 @@ def sample(
     guided: Posterior,
     noise: Callable[[], Tensor],
     callback: samplers.Callback | None = None,
-    before: Tensor | None = None,
 ) -> Tensor:
     """Runs the sampler.
 
@@ -212,12 +164,11 @@ def sample(
         guided: see `Posterior`.
         noise: gives ``(B, size)`` standard normal rows.
         callback: sees every `Step`.
-        before: ``(B, size)`` unknowns that were found for the frame before, to start from as the settings say.
 
     Returns:
         ``(B, size)`` unknowns.
     """
-    around = _around(settings, guided.problem, before)
+    around = guided.problem.first_guess() if settings.from_guess else 0.0
     if settings.by_time:
         sde = PaperVE()
         u = samplers.start(noise, sde.beta(1.0), around)
@@ -228,18 +179,3 @@ def sample(
     if settings.sampler == "adaptive-flow":
         return run(guided, u, sigmas, callback=callback)
     return run(guided, u, sigmas, noise=noise, callback=callback)
-
-
-def _around(settings: Settings, problem: Problem, before: Tensor | None) -> Tensor | float:
-    """Unknowns that a run starts around."""
-    guess = _first_guess(settings, problem) if settings.from_guess else None
-    if before is None:
-        return 0.0 if guess is None else guess
-    carried = problem.carried(before)
-    return carried if guess is None else guess.lerp(carried, settings.warm_share)
-
-
-def _first_guess(settings: Settings, problem: Problem) -> Tensor:
-    if settings.window and problem.haze is not None:
-        return problem.first_guess(haze_floor(problem.y, settings.window), DEVIATION)
-    return problem.first_guess()

@@ -5,10 +5,8 @@
 
 ``usdehaze train tissue ... --from-prior tissue`` learns from the clips of ``clean-cines`` (in USDEHAZE_DATA) that are
 for tuning; the prior that comes out is held against the one that went in, on the clips that are held out, with parts b
-to e of ``bench.py``. A third column gives the adapted prior the errors on the old one's card, and so its trust: what
-is left is the weights' doing. Steps and rate are not to be chosen by these figures, but by what ``train`` holds out
-itself. The weights learned from patients' frames: they stay in --work and are never shipped. A run that was stopped
-goes on.
+to e of ``bench.py``. Steps and rate are not to be chosen by these figures, but by what ``train`` holds out itself. The
+weights learned from patients' frames: they stay in --work and are never shipped. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     shipped = Prior.load(args.tissue_prior, "tissue")
     path = fine_tuned(args, shipped, clips)
     adapted = Prior.load(path, "tissue")
-    paths = {"before": args.tissue_prior, "adapted": path, "same trust": trusted_alike(path, shipped)}
+    paths = {"before": args.tissue_prior, "adapted": path}
 
     records = Records(args.work / "records")
     records.folder.mkdir(parents=True, exist_ok=True)
@@ -107,16 +105,6 @@ def fine_tuned(args: argparse.Namespace, shipped: Prior, clips: list[Path]) -> P
         words += ["--steps", str(args.steps), "--lr", f"{args.lr:g}", "--checkpoint-every", str(CHECKPOINT_EVERY)]
         if train.main([*words, "--device", "cpu"], prog_name="usdehaze train", standalone_mode=False):
             raise UsdehazeError("fine-tuning was stopped; the same command goes on")
-    return out
-
-
-def trusted_alike(path: Path, shipped: Prior) -> Path:
-    """The same weights with another prior's measured errors on their card: what trust in their estimates rests on."""
-    prior = Prior.load(path, "tissue")
-    # Records tell priors apart by name and weights.
-    prior.card |= {"name": f"{prior.card['name']}-same-trust", "held_out": shipped.card.get("held_out", {})}
-    out = path.with_stem(f"{path.stem}-same-trust")
-    prior.save(out)
     return out
 
 

@@ -42,9 +42,8 @@ def page(document: dict[str, Any], command: str) -> list[str]:
         f"Before: {_short(priors['before'])}. Adapted: {_short(priors['adapted'])}, {training['steps']} steps of",
         f"{training['frames'] // training['steps']} frames on {card['training_data']}, in",
         f"{training['hours']:.2f} hours on {training['hardware']}. Haze prior {_short(document['haze_prior'])}; preset",
-        f"{settings['preset']}, {settings['chains']} chains of {settings['steps']} steps. Changes are paired; their",
-        "95 % intervals come from 2,000 resamples of whole clips (of patients for CAMUS). *Same trust*: the adapted",
-        "weights with the errors on the old card, which trust in a prior rests on.",
+        f"{settings['preset']}, {settings['samples']} samples of {settings['steps']} steps. Changes are paired; their",
+        "95 % intervals come from 2,000 resamples of whole clips (of patients for CAMUS).",
         "",
         "## Held out by the training itself: denoising loss over sigma^2",
         "",
@@ -74,7 +73,7 @@ def page(document: dict[str, Any], command: str) -> list[str]:
 
 
 def _compared_head() -> list[str]:
-    return _head(["", "input", "before", "adapted", "change", "95 %", "same trust", "change", "95 %"])
+    return _head(["", "input", "before", "adapted", "change", "95 %"])
 
 
 def _compared(by_prior: dict[str, Records], rows: Sequence[tuple[str, str, str, int]], suffix: str = "") -> list[str]:
@@ -88,10 +87,8 @@ def _compared(by_prior: dict[str, Records], rows: Sequence[tuple[str, str, str, 
         given = [r[name]["input"] for r in before if which == "tissue" and r[name]["input"] is not None]
         cells = [label + suffix, f"{sum(given) / len(given):.{digits}f}" if given else ""]
         cells.append(f"{_mean(before, name, which):.{digits}f}")
-        for prior in ("adapted", "same trust"):
-            cells.append(f"{_mean(have[prior], name, which):.{digits}f}")
-            cells += _change(before, have[prior], name, which, digits)
-        lines.append(_row(cells))
+        cells.append(f"{_mean(have['adapted'], name, which):.{digits}f}")
+        lines.append(_row([*cells, *_change(before, have["adapted"], name, which, digits)]))
     return lines
 
 

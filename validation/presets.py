@@ -1,10 +1,9 @@
-"""Quality against network passes, to choose presets by: ``python validation/presets.py``.
+"""Quality and time of each preset: ``python validation/presets.py``.
 
-The presets, then the sampler ``stochastic`` at every number of steps and chains, then one other setting at a time
-changed, on frames for tuning: simulated hearts that no prior was trained on, clean real frames under simulated haze
-(every level and extent, tuning share of ``patients.json``), and frame 0 of the real hazy clips. Every frame leaves a
-record in --work, named after all that it depends on, priors, settings and code: a second run, or one that was stopped,
-measures only what is new. Real scans are in USDEHAZE_DATA; without them only the simulated hearts are measured.
+On frames for tuning: simulated hearts that no prior was trained on, clean real frames under simulated haze (every level
+and extent, tuning share of ``patients.json``), and frame 0 of the real hazy clips. Every frame leaves a record in
+--work, named after all that it depends on, priors, settings and code: a second run, or one that was stopped, measures
+only what is new. Real scans are in USDEHAZE_DATA; without them only the simulated hearts are measured.
 
 Clips are few and one of them hardly has a septum: give several --seeds before you choose by them.
 """
@@ -15,10 +14,9 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +38,7 @@ from usdehaze.validation.trust_study import hazy_figures
 
 HERE = Path(__file__).resolve().parent
 SIMULATED_FIRST = FIRST_SEED + 1000  # the bench has the seeds below
-STEPS, CHAINS = (4, 6, 8, 12, 16, 24), (1, 2, 3, 6)
-MOST_PASSES = 200
-PARTS = ("presets", "curves", "changes")
+QUICK = tuple(name for name in PRESETS if name != "paper")  # the paper's takes a minute a frame and more
 SIMULATED, REAL, CLIPS = "simulated", "real", "clips"
 # Column heading, set of frames, figure, part of it, digits.
 COLUMNS = (
@@ -75,9 +71,7 @@ def main() -> None:
     parser.add_argument("--simulated", type=int, default=2, help="simulated hearts (2)")
     parser.add_argument("--real", type=int, default=9, help="real frames under haze (9: one of each level and extent)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the random streams (0)")
-    parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
-    parser.add_argument("--chains", type=int, nargs="+", default=CHAINS)
-    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="of the table; all by default")
+    parser.add_argument("--presets", nargs="+", default=QUICK, choices=QUICK, help="all but the paper's by default")
     parser.add_argument("--tissue-prior", default=PRIORS["fast"][0])
     parser.add_argument("--haze-prior", default=PRIORS["fast"][1])
     parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "presets", help="where records are kept")
@@ -90,41 +84,13 @@ def main() -> None:
     if data.is_dir():
         frames += [*under_haze(data, args.real), *clips(data)]
     trained = Dehazer.from_pretrained(tissue_prior=args.tissue_prior, haze_prior=args.haze_prior, device="cpu")
-    rows = list(plan(args.steps, args.chains, args.parts))
-    records, table = Records(args.work), []
-    for name, settings in rows:
-        table.append((name, settings, measure(settings, frames, args.seeds, trained, records)))
+    records = Records(args.work)
+    table = {name: measure(PRESETS[name], frames, args.seeds, trained, records) for name in args.presets}
     text = "\n".join(
         page(table, frames, args.seeds, trained, " ".join(["python validation/presets.py", *sys.argv[1:]]))
     )
     args.out.write_text(text + "\n", encoding="utf-8")
     print(text)
-
-
-def plan(steps: list[int], chains: list[int], parts: Sequence[str]) -> Iterator[tuple[str, Settings]]:
-    """Rows of the table: name and settings."""
-    base = replace(PRESETS["fast"], warm_start=False)
-    if "presets" in parts:
-        yield from ((name, settings) for name, settings in PRESETS.items() if name != "paper")
-    if "curves" in parts:
-        for c, n in product(chains, steps):
-            if 2 * n * c <= MOST_PASSES:
-                yield "", replace(base, steps=n, chains=c, votes=max(1, round(0.6 * n)))
-    changes: tuple[dict[str, Any], ...] = (
-        {"deepen_db": 0.0},
-        {"votes": 1},
-        {"votes": base.steps},
-        {"sigma_max": base.sigma_max / 2},
-        {"sigma_max": 2 * base.sigma_max},
-        {"sigma_min": base.sigma_min / 2},
-        {"sigma_min": 2 * base.sigma_min},
-        {"from_guess": False},
-        {"sampler": "euler"},
-        {"sampler": "dpmpp-2m"},
-        {"sampler": "dpmpp-2m-sde"},
-    )
-    for change in changes if "changes" in parts else ():
-        yield ", ".join(f"{name} {value}" for name, value in change.items()), replace(base, **change)
 
 
 def simulated(n: int) -> Iterator[Frame]:
@@ -182,32 +148,32 @@ def measure(
 
 
 def page(
-    table: list[tuple[str, Settings, list[dict[str, Any]]]],
+    table: dict[str, list[dict[str, Any]]],
     frames: list[Frame],
     seeds: list[int],
     trained: Dehazer,
     command: str,
 ) -> list[str]:
-    """The table as Markdown, one row of means for each setting."""
+    """The table as Markdown, one row of means for each preset."""
     n_of = {part: sum(frame.part == part for frame in frames) for part in (SIMULATED, REAL, CLIPS)}
-    heads = ["", "steps", "chains", "votes", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
+    heads = ["", "steps", "samples", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
     lines = [
-        "# Presets: quality against network passes",
+        "# Presets: quality and time",
         "",
         f"    {command}",
         "",
         f"Means over {n_of[SIMULATED]} simulated hearts, {n_of[REAL]} clean real frames (for tuning) under simulated",
         f"haze, and frame 0 of {n_of[CLIPS]} real hazy clips; seeds {', '.join(map(str, seeds))}. Gains: output less",
         "input; walls: mean of the output less that of the truth. CPU seconds are those of a frame on one core; other",
-        "work on the machine adds to them. Rows that name a setting are the fast preset with that one changed.",
+        "work on the machine adds to them.",
         "",
         f"Priors: {trained.tissue.name}, {trained.haze.name if trained.haze else 'none'}.",
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
     ]
-    for name, settings, records in table:
-        cells = [name, str(settings.steps), str(settings.chains), str(min(settings.votes, settings.steps))]
+    for name, records in table.items():
+        cells = [name, str(PRESETS[name].steps), str(PRESETS[name].samples)]
         cells.append(mean([r["evaluations"] for r in records], 0))
         for _, part, figure, which, digits in COLUMNS:
             cells.append(mean([r[figure][which] for r in records if r["set"] == part and figure in r], digits))

@@ -1,10 +1,9 @@
 """Every guidance rule and observation model at 10 to 600 steps, truth known: ``python validation/table.py``.
 
-Up to 100 steps with the sampler of the fast preset (its chains, its own vote), from 100 steps on with that of the paper
-preset (Euler-Maruyama from noise, one chain): each preset's other settings are kept, lambda and kappa are the rule's
-own. "alone" is the rule without a haze prior: what is not tissue is Gaussian noise. Scenes are those of ``usdehaze
-validate``, one frame each. A figure is kept as soon as it is made: the same command goes on where it was stopped, scene
-by scene.
+Up to 100 steps with the sampler of the fast preset, from 100 steps on with that of the paper preset (Euler-Maruyama
+from noise, one sample): each preset's other settings are kept, lambda and kappa are the rule's own. "alone" is the rule
+without a haze prior: what is not tissue is Gaussian noise. Scenes are those of ``usdehaze validate``, one frame each. A
+figure is kept as soon as it is made: the same command goes on where it was stopped, scene by scene.
 """
 
 from __future__ import annotations
@@ -140,10 +139,9 @@ def table(
         f"    {command}",
         "",
         f"Means over one frame of each of {n_scenes} simulated scenes (seeds {seeds[0]} to {seeds[-1]}), truth known,",
-        "never trained on. `stochastic` with the other settings of the fast preset (its chains, its vote),",
-        "`euler-maruyama` with those of the paper preset (one chain); lambda and kappa are the rule's own. alone:",
-        "without a haze prior, all that is not tissue is Gaussian noise. CPU seconds of one core; other work on the",
-        "machine slows it down.",
+        "never trained on. `stochastic` with the other settings of the fast preset, `euler-maruyama` with those of the",
+        "paper preset; lambda and kappa are the rule's own. alone: without a haze prior, all that is not tissue is",
+        "Gaussian noise. CPU seconds of one core; other work on the machine slows it down.",
         "",
         f"Priors: {trained.tissue.name}, {trained.haze.name if trained.haze else 'none'}.",
         "",

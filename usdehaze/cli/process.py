@@ -44,18 +44,17 @@ TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
 @click.option("--lambda", "lambda_", type=Number(0, 1000), metavar="X", help="Guidance's pull on tissue; with --kappa.")
 @click.option("--kappa", type=Number(0, 1000), metavar="X", help="Guidance's pull on haze; with --lambda.")
 @click.option("--steps", type=click.IntRange(1, 100_000), help="Sampling steps; the preset's by default.")
-@click.option(
-    "--warm-start/--independent",
-    "warm_start",
-    default=None,
-    help="Let frames start from the result of the frame before, or every frame for itself; the preset's by default.",
-)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
 @click.option(
     "--strength", type=Number(0, 1), default=1.0, show_default=True, help="Scales the removal in dB: 0 nothing, 1 all."
 )
 @click.option(
-    "--samples", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Posterior samples to average."
+    "--samples", type=click.IntRange(1, 10_000), help="Posterior samples of every frame; the preset's by default."
+)
+@click.option(
+    "--caution",
+    type=Number(0, 1),
+    help="Quantile of the gain over samples: 0.5 the median, towards 1 more haze stays; the preset's by default.",
 )
 @click.option("--batch-size", type=BatchSize(), default="auto", show_default=True, metavar="N|auto", help="Frames.")
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default.")
@@ -190,7 +189,7 @@ class _Worker:
             progress = stack.enter_context(frame_progress(job.scan.name, scan.n_frames, self.settings.quiet))
             for sink in sinks:
                 stack.enter_context(sink)
-            for cine in scan.chunks(self._chunk(scan), dehazer.group):
+            for cine in scan.chunks(self._chunk(scan)):
                 done = cine.source.first_frame - scan.source.first_frame
                 result = dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames))
                 for sink in sinks:

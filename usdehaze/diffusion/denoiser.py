@@ -129,24 +129,13 @@ class Problem:
         a, b = self.observation.pull(self.y, x0, r2, n0, q2)
         return self.seen * a, self.seen * b
 
-    def first_guess(self, haze: Tensor | None = None, deviation: float = 0.0) -> Tensor:
-        """What ``y`` tells of tissue and haze when of each prior only mean and variance of a pixel are known.
-
-        Args:
-            haze: ``y.shape``, what haze is taken to be instead, give or take ``deviation``; None for the prior's.
-        """
+    def first_guess(self) -> Tensor:
+        """What ``y`` tells of tissue and haze when of each prior only mean and variance of a pixel are known."""
         x = self.y.new_full((len(self.y), *self.shape), self.tissue.data_mean)
         n = torch.full_like(self.y, self.haze.data_mean) if self.haze is not None else torch.zeros_like(self.y)
         r2, q2 = self.spread(1e6)  # so noisy that the data's own variance is all there is
-        if haze is not None:
-            n, q2 = haze, deviation**2
         a, b = self.observation.explain(self.y, x, r2, n, q2)
         return self.join(x + self.seen * (a - x), n + self.seen * (b - n))
-
-    def carried(self, before: Tensor) -> Tensor:
-        """Unknowns to expect when those of a frame like this one, the one before, were ``before`` (``(B, size)``)."""
-        x, n = self.parts(before)
-        return self.join(*self.observation.carry(self.y, x, n))
 
 
 Rule = Callable[[Problem, Tensor, float, float | None], Tensor]

@@ -10,10 +10,7 @@ import torch
 from torch import Tensor
 
 from usdehaze.diffusion.observation import Observation, Spread
-from usdehaze.diffusion.smooth import average
 from usdehaze.errors import UsdehazeError
-
-MOST_EVIDENCE = 12.0  # log odds that one pixel can have for or against tissue before evidence is averaged
 
 
 class EchoPower(Observation):
@@ -112,15 +109,12 @@ class LogPower(Observation):
         std_db: deviation of everything else (resampling, the scanner's grey curve), dB.
         interference: share of that phase variance left in a pixel, which averages over speckle, in [0, 1].
         linearised: take ``h`` as linear about the estimates, as the other models do, instead of weighing both cases.
-        cells: deviation, in pixels, of the Gaussian that evidence of who made ``y`` is averaged over; 0 for none. A
-            wall or a haze that dominates a pixel mostly dominates its neighbours; a grain of speckle says little.
     """
 
     dynamic_range_db: float = 60.0
     std_db: float = 1.0
     interference: float = 0.3
     linearised: bool = False
-    cells: float = 0.0
 
     needs_haze = True  # no echo at all is minus infinity dB
 
@@ -147,13 +141,6 @@ class LogPower(Observation):
         a, b = self.explain(y, x, r2, n, q2)
         return (a - x) / r2, (b - n) / q2
 
-    def carry(self, y: Tensor, x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-        """The stronger of the two made ``y``, and the other one lies as far below as it did: levels are those of ``y``.
-
-        So speckle and grey levels of the frame before are not carried on, only who was the stronger, and by how much.
-        """
-        return y + (x - n).clamp(max=0), y + (n - x).clamp(max=0)
-
     def explain(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
         """Either tissue made ``y`` and haze lies below, or the other way round; both cases weighed by their evidence.
 
@@ -169,10 +156,7 @@ class LogPower(Observation):
         s2 = self.variance(x, n)
         tissue_log, below_x, tissue_on, tissue_below = _cases(y, x, r2, s2)
         haze_log, below_n, haze_on, haze_below = _cases(y, n, q2, s2)
-        evidence = tissue_log + below_n - haze_log - below_x
-        if self.cells:
-            evidence = average(evidence.clamp(-MOST_EVIDENCE, MOST_EVIDENCE), self.cells)
-        by_tissue = torch.sigmoid(evidence)
+        by_tissue = torch.sigmoid(tissue_log + below_n - haze_log - below_x)
         return (
             tissue_below + by_tissue * (tissue_on - tissue_below),
             haze_on + by_tissue * (haze_below - haze_on),

@@ -74,10 +74,6 @@ class Observation(ABC):
         a, b = self.pull(y, x, r2, n, q2)
         return x + apply(r2, a), n + apply(q2, b)
 
-    def carry(self, y: Tensor, x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-        """Tissue and haze to expect in ``y`` when ``x`` and ``n`` were found in the frame before, which is like it."""
-        return x, n
-
 
 class Linear(Observation):
     """``y = a x + b n + N(0, std^2)`` in every pixel; everything about it is exact.

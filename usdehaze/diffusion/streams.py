@@ -1,4 +1,4 @@
-"""One random stream per frame, so that a result never depends on what else is in the batch."""
+"""Random streams by key, so that a result never depends on what else is in the batch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 class Streams:
-    """Standard normal noise for a batch of frames, each from a generator of its own.
+    """Standard normal noise for a batch of rows, each from a generator of its own; equal keys draw equal noise.
 
     Args:
-        keys: one tuple of non-negative whole numbers per frame, such as (seed, frame index, sample index).
+        keys: one tuple of non-negative whole numbers per row, such as (seed, sample).
         device: where the noise is made; CPU and CUDA each give the same noise every time, but not the same as another.
     """
 
@@ -21,7 +21,7 @@ class Streams:
         self.device = torch.device(device)
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
-        """``(frames, *shape)`` float32, one draw from each frame's stream."""
+        """``(rows, *shape)`` float32, one draw from each row's stream."""
         return torch.stack([torch.randn(shape, generator=g, device=self.device) for g in self.generators])
 
 

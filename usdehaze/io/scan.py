@@ -64,13 +64,13 @@ class Scan(ABC):
         except ValueError as error:
             raise InputError(self.path, str(error)) from error
 
-    def chunks(self, n_frames: int, group: int = 1) -> Iterator[Cine]:
-        """All frames in order, at most ``n_frames`` at a time, groups kept together: see `usdehaze.cine.blocks`.
+    def chunks(self, n_frames: int) -> Iterator[Cine]:
+        """All frames in order, at most ``n_frames`` at a time.
 
         Raises:
             InputError: a frame that cannot be used.
         """
-        for block in blocks(self.n_frames, n_frames, group, self.source.first_frame):
+        for block in blocks(self.n_frames, n_frames):
             yield self.read(block.start, block.stop)
 
     def __enter__(self) -> Scan:

@@ -17,6 +17,7 @@ from usdehaze.cine import Cartesian, Geometry
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
+from usdehaze.settings import PRESETS
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
@@ -48,8 +49,8 @@ class DehazeUltrasound(Transform):
         return_haze: return ``(tissue, haze)``.
         return_std: also return the deviation of the tissue over posterior samples, dB, as last of the tuple; needs
             ``samples`` of 2 or more.
-        options: of `usdehaze.Dehazer.from_pretrained`: preset, guidance, steps, seed, strength, samples, device,
-            batch_size, tissue_prior, haze_prior, ...
+        options: of `usdehaze.Dehazer.from_pretrained`: preset, guidance, steps, samples, caution, strength, seed,
+            device, batch_size, tissue_prior, haze_prior, ...
 
     Raises:
         TypeError: an option that ``from_pretrained`` does not know, or options beside a ``dehazer``.
@@ -80,7 +81,7 @@ class DehazeUltrasound(Transform):
             raise TypeError(f"options {', '.join(options)} have no effect on a dehazer that is made already")
         if isinstance(geometry, str) and geometry != "find":
             raise ValueError(f'geometry must be "find", a geometry, or None, found {geometry!r}')
-        samples = dehazer.settings.samples if dehazer is not None else options.get("samples", 1)
+        samples = _samples_of(dehazer, options)
         if return_std and samples < 2:
             raise UsdehazeError(f"a deviation over posterior samples needs samples of at least 2, found {samples}")
         self.geometry = geometry
@@ -143,6 +144,14 @@ class DehazeUltrasound(Transform):
         cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
         sector = find_sector(frames, -span)
         return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
+
+
+def _samples_of(dehazer: Dehazer | None, options: Mapping[str, Any]) -> int:
+    """Posterior samples a frame; of a preset that there is not, those of the default: it is refused when made."""
+    if dehazer is not None:
+        return dehazer.settings.samples
+    preset = PRESETS.get(options.get("preset", "fast"), PRESETS["fast"])
+    return options.get("samples") or preset.samples
 
 
 class DehazeUltrasoundd(MapTransform):

@@ -26,7 +26,7 @@ NUMBERS = (("input", 290), ("tissue", 370), ("change", 450), ("95 % interval", 6
 VALUE_LEFT = 130  # of the pairs below it
 CAPTIONS = {"input": "input", "tissue": "tissue estimate", "haze": "haze estimate"}
 # What a result says about how it was made. Nothing else is printed: other attributes can name a patient.
-SETTINGS = ("preset", "guidance", "observation", "sampler", "steps", "chains", "samples", "seed", "strength")
+SETTINGS = ("preset", "guidance", "observation", "sampler", "steps", "samples", "caution", "strength", "seed")
 CLUSTERS = {"frame": "frames of this cine", "block of pixels": "blocks of pixels of this frame"}
 ADVICE = (
     "Look at the haze estimate first: a wall that shows up there was taken from the tissue. gCNR rises when a chamber "

@@ -22,7 +22,7 @@ from usdehaze.simulate.tissue import CAVITY, WALL
 from usdehaze.validation import metrics
 
 Pair = tuple[Prior, Prior]
-FIRST_SEED = 1_000_003_000  # training draws below 1,000,000,000; benchmark, presets and warm start have those between
+FIRST_SEED = 1_000_003_000  # training draws below 1,000,000,000; the benchmark and the presets have those between
 MIN_REGION_PIXELS = 200  # as in the benchmark, which needs h5py
 PRESET = "fast"
 FIGURES = ("psnr_gain_db", "haze_psnr_db", "wall_error_db", "cavity_error_db")
@@ -67,7 +67,7 @@ def pair_figures(dehazer: Dehazer, hearts: Sequence[SimulatedCine]) -> np.ndarra
     span = hearts[0].dynamic_range_db
     hazy = np.concatenate([heart.hazy for heart in hearts])
     y, seen = torch.from_numpy(hazy / span + 1), torch.ones(hazy.shape[1:])
-    gain, level, _ = (t.numpy() for t in dehazer.split(y, seen, list(range(len(hearts))), span))
+    gain, level, _ = (t.numpy() for t in dehazer.split(y, seen, span))
     tissue, haze = np.maximum(hazy + span * gain, -span), span * (level - 1)
     return np.array([heart_figures(*each) for each in zip(hearts, tissue, haze, strict=True)])
 

@@ -44,7 +44,7 @@ from usdehaze.priors.unet import FastUNet
 from usdehaze.settings import PRESETS
 from usdehaze.simulate import simulate_cine, training_frames
 
-PRESETS_RUN = (("fast", False), ("fast", True), ("quality", False), ("preview", False))  # with a warm start, or not
+PRESETS_RUN = ("fast", "quality", "preview")
 MARGIN_S = 25.0  # kept for writing and for leaving the machine in peace
 SPEED_SHARE = 0.15  # of the time that is left after the checks
 
@@ -83,8 +83,8 @@ def checks(device: str, size: Size) -> list[dict[str, Any]]:
         )
     y, seen = frames[:, 0], torch.ones(frames.shape[2:])
     dehazer = Dehazer(*load(), replace(PRESETS["fast"], steps=6), device)
-    once, again = (dehazer.split(y, seen, list(range(n)))[0] for _ in range(2))
-    alone = torch.cat([dehazer.split(y[[i]], seen, [i])[0] for i in range(n)])
+    once, again = (dehazer.split(y, seen)[0] for _ in range(2))
+    alone = torch.cat([dehazer.split(y[[i]], seen)[0] for i in range(n)])
     row("same run twice: largest difference", float((once - again).abs().max()), 0.0)
     row("all frames at once against each alone: largest difference", float((once - alone).abs().max()), 0.0)
     return rows
@@ -114,15 +114,14 @@ def synchronise(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def speed_plan(cuda: bool, size: Size) -> list[tuple[str, bool, str, int, int, int]]:
-    """Preset, warm start, precision, frames, depth and angle of every row."""
-    every = [(preset, warm, size.follow if warm else size.chunk) for preset, warm in PRESETS_RUN]
-    plan = [(preset, warm, "fp32", frames, size.grid, size.grid) for preset, warm, frames in every]
+def speed_plan(cuda: bool, size: Size) -> list[tuple[str, str, int, int, int]]:
+    """Preset, precision, frames, depth and angle of every row."""
+    plan = [(preset, "fp32", size.chunk, size.grid, size.grid) for preset in PRESETS_RUN]
     if cuda:
-        plan += [("fast", False, "fp32", 1, 128, 128)]
-        plan += [(preset, warm, "bf16", frames, 128, 128) for preset, warm, frames in every]
-        plan += [("fast", False, "fp32", size.chunk, *shape) for shape in ((256, 128), (256, 256))]
-        plan += [("paper", False, "fp32", size.chunk, 64, 64)]
+        plan += [("fast", "fp32", 1, 128, 128)]
+        plan += [(preset, "bf16", size.chunk, 128, 128) for preset in PRESETS_RUN]
+        plan += [("fast", "fp32", size.chunk, *shape) for shape in ((256, 128), (256, 256))]
+        plan += [("paper", "fp32", size.chunk, 64, 64)]
     return plan
 
 
@@ -130,26 +129,26 @@ def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
     """Frames per second and peak memory on the model grid; a row for each preset, more while there is time."""
     rows: list[dict[str, Any]] = []
     cuda = device.startswith("cuda")
-    for preset, warm, precision, n, n_depth, n_angle in speed_plan(cuda, size):
+    for preset, precision, n, n_depth, n_angle in speed_plan(cuda, size):
         if len(rows) >= len(PRESETS_RUN) and time.monotonic() > until:
             break
-        options: dict[str, Any] = {"warm_start": warm, "device": device, "precision": precision}
+        options: dict[str, Any] = {"device": device, "precision": precision}
         y = torch.from_numpy(simulate_cine(1, seed=11, n_depth=n_depth, n_angle=n_angle).hazy / 60 + 1)
-        y, seen = y.expand(n, -1, -1), torch.ones(n_depth, n_angle)  # alike, or a warm start would not be one
-        Dehazer.from_pretrained(preset, steps=2, **options).split(y[:2], seen, list(range(len(y[:2]))))
+        y, seen = y.expand(n, -1, -1), torch.ones(n_depth, n_angle)
+        Dehazer.from_pretrained(preset, steps=2, **options).split(y[:2], seen)
         dehazer = Dehazer.from_pretrained(preset, **options)
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         synchronise(device)
         began = time.perf_counter()
-        dehazer.split(y, seen, list(range(n)))
+        dehazer.split(y, seen)
         synchronise(device)
         seconds = time.perf_counter() - began
         peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
         rows.append(
             {
-                "preset": preset, "warm_start": warm, "precision": precision, "frames": n, "depth": n_depth,
-                "angle": n_angle, "frames_per_s": round(n / seconds, 3), "peak_mib": peak and round(peak),
+                "preset": preset, "precision": precision, "frames": n, "depth": n_depth, "angle": n_angle,
+                "frames_per_s": round(n / seconds, 3), "peak_mib": peak and round(peak),
             }
         )  # fmt: skip
         print(json.dumps(rows[-1]))

@@ -24,7 +24,7 @@ class Size:
         grid: side of the frames of the default's priors; those of the paper's have half of it.
         frames: in the checks, of every kind.
         hearts: in the evaluation.
-        chunk, follow: frames in a row of the speed table, and in one with a warm start.
+        chunk: frames in a row of the speed table.
         pool, refresh: see `SimulatedFrames`.
         batch, precision: of the training.
         paper: arguments of the paper's network.
@@ -34,7 +34,6 @@ class Size:
     frames: int
     hearts: int
     chunk: int
-    follow: int
     pool: int
     refresh: int
     batch: int
@@ -42,8 +41,8 @@ class Size:
     paper: dict[str, Any]
 
 
-WHOLE = Size(128, 64, 64, 16, 128, 4096, 32, 128, "bf16", {})
-DRY = Size(32, 2, 2, 1, 2, 8, 2, 2, "fp32", {"channels": (8, 16)})  # on a CPU: that everything runs, no more
+WHOLE = Size(128, 64, 64, 16, 4096, 32, 128, "bf16", {})
+DRY = Size(32, 2, 2, 1, 8, 2, 2, "fp32", {"channels": (8, 16)})  # on a CPU: that everything runs, no more
 
 
 @dataclass(frozen=True)

@@ -157,8 +157,8 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
 def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: dict[str, Any], now: datetime) -> None:
     source = scan.attributes
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
-    named = [key for key in ("preset", "guidance", "steps", "seed", "strength", "samples") if key in settings]
-    how = ", ".join(f"{key} {settings[key]}" for key in named)
+    told = ("preset", "guidance", "steps", "samples", "caution", "strength", "seed")
+    how = ", ".join(f"{key} {settings[key]}" for key in told if key in settings)
     text = f"{product.derivation} by usdehaze {usdehaze.__version__}, joint posterior sampling: {how}"
     before = word(source, "DerivationDescription")
     out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
