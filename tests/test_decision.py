@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from usdehaze.decision import quantile
+from usdehaze.decision import quantiles, spread
+
+
+def quantile(values, place, weights=None):
+    """At one place."""
+    return quantiles(values, (place,), weights)[0]
+
 
 PLACES = (0.0, 0.1, 0.375, 0.5, 0.83, 1.0)
 
@@ -82,3 +88,15 @@ def test_order_of_the_samples_does_not_matter(weighted):
     order = torch.tensor([4, 0, 8, 2, 5, 1, 3, 7, 6])
     one, other = (quantile(values[o], 0.6, weights[o] if weighted else None) for o in (slice(None), order))
     torch.testing.assert_close(one, other)
+
+
+def test_several_places_are_each_as_alone_and_a_spread_is_that_of_its_distribution():
+    values = torch.randn(7, 5, generator=torch.Generator().manual_seed(2))
+    weights = torch.tensor([0.1, 0.2, 0.1, 0.1, 0.2, 0.1, 0.2])
+    for given in (None, weights):
+        both = quantiles(values, (0.3, 0.9), given)
+        assert torch.equal(both, torch.stack([quantile(values, place, given) for place in (0.3, 0.9)]))
+    torch.testing.assert_close(spread(values), values.std(0))
+    drawn = values.repeat_interleave((10 * weights).round().int(), 0)
+    torch.testing.assert_close(spread(values, weights), drawn.std(0, unbiased=False))
+    assert not spread(values[:1]).any()

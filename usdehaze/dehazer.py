@@ -12,17 +12,30 @@ import torch
 from torch import Tensor
 
 from usdehaze.cine import Cine, blocks
-from usdehaze.decision import quantile
+from usdehaze.decision import quantiles, spread
 from usdehaze.device import find_device, jobs_at_once, run_jobs
 from usdehaze.diffusion.denoiser import Posterior, Problem
+from usdehaze.diffusion.learned import Learned
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
-from usdehaze.geometry import ModelGrid, make_mapper
+from usdehaze.geometry import Mapper, ModelGrid, make_mapper
 from usdehaze.masking import keep_what_is_no_tissue
+from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.settings import PRESETS, PRIORS, Settings, make_observation, make_rule, sample
+from usdehaze.settings import (
+    LEARNED,
+    POSTERIOR,
+    PRIORS,
+    Settings,
+    make_observation,
+    make_rule,
+    preset_with,
+    sample,
+)
 
-Job = tuple[int, int]  # place of a frame in its batch, and number of the sample
+Job = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
+AT_ONCE = 4  # samples of a frame in one pass of the learned posterior, always: last bits depend on it
+INTERVAL = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,8 @@ class DehazeResult:
             Outside the image, tissue is the input bit for bit and haze is the floor.
         std: ``(T, H, W)`` float32 dB, deviation of the tissue over the posterior samples, or None for one sample.
         settings: everything that made it: preset, guidance, steps, seed, priors with their hashes, evaluations.
+        interval: ``(2, T, H, W)`` float32 dB, between which the tissue lies with 95 % by the posterior; None where it
+            was not asked for, or cannot be told.
     """
 
     cine: Cine
@@ -43,13 +58,15 @@ class DehazeResult:
     haze: np.ndarray
     std: np.ndarray | None
     settings: dict[str, Any]
+    interval: np.ndarray | None = None
 
 
 class Dehazer:
-    """Splits frames into tissue and haze by sampling both priors jointly, given the frame.
+    """Splits frames into tissue and haze by sampling both jointly, given the frame.
 
     Args:
-        tissue, haze: the two priors, on one grid; None for haze gives the comparison without a haze prior.
+        model: the learned posterior, or the tissue prior for one of the rules.
+        haze: its haze prior, on the same grid; None gives the comparison without a haze prior.
         settings: see `Settings`; None for the preset "fast".
         device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
         batch_size: frames taken on at a time, or "auto". Never changes a result.
@@ -58,25 +75,30 @@ class Dehazer:
 
     def __init__(
         self,
-        tissue: Prior,
-        haze: Prior | None,
+        model: LearnedPosterior | Prior,
+        haze: Prior | None = None,
         settings: Settings | None = None,
         device: str = "auto",
         batch_size: int | str = "auto",
         precision: str = "fp32",
     ) -> None:
-        self.settings = settings or PRESETS["fast"]
+        learned = isinstance(model, LearnedPosterior)
+        self.settings = settings or preset_with("fast", LEARNED if learned else "proximal")
+        if learned != (self.settings.guidance == LEARNED):
+            what = "the learned posterior" if learned else "explicit priors"
+            raise UsdehazeError(f"guidance {self.settings.guidance} does not work with {what}")
         self.device = find_device(device)
-        self.tissue = tissue.to(self.device)
-        self.haze = haze and haze.to(self.device)
+        self.model, self.haze = model.to(self.device), haze and haze.to(self.device)
+        self.posterior = model if isinstance(model, LearnedPosterior) else None
+        self.tissue = model if isinstance(model, Prior) else None
         if self.device.type == "cpu":  # convolutions then run a fifth faster
-            for prior in filter(None, (self.tissue, self.haze)):
-                prior.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
-        if haze and haze.card["grid"] != tissue.card["grid"]:
-            raise UsdehazeError(f"the priors work on different grids: {tissue.card['grid']} and {haze.card['grid']}")
+            for network in filter(None, (self.model, self.haze)):
+                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
+        if haze and haze.card["grid"] != model.card["grid"]:
+            raise UsdehazeError(f"the priors work on different grids: {model.card['grid']} and {haze.card['grid']}")
         self._passes: list[int] = []  # of the networks, a job
         self.precision = precision
-        self.grid = ModelGrid(*tissue.card["grid"])
+        self.grid = ModelGrid(*model.card["grid"])
         self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
             raise UsdehazeError(f"batch size must be at least 1, found {batch_size}")
@@ -88,6 +110,7 @@ class Dehazer:
         tissue_prior: str | Path | None = None,
         haze_prior: str | Path | None = None,
         *,
+        posterior: str | Path | None = None,
         guidance: str | None = None,
         observation: str | None = None,
         sampler: str | None = None,
@@ -102,11 +125,13 @@ class Dehazer:
         precision: str = "fp32",
         use_haze_prior: bool = True,
     ) -> Dehazer:
-        """The shipped priors (or others) with a preset.
+        """The shipped posterior (or another, or priors) with a preset.
 
         Args:
             preset: "fast", "quality", "preview" or "paper".
-            tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults.
+            tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults. Given
+                either, and no guidance, the rule "proximal" guides them.
+            posterior: path of a learned posterior, or name of a shipped one; None for the default.
             guidance, observation, sampler, steps, scale, samples, caution: see `Settings`; None for the preset's.
                 Projection alone brings the additive observation model along, the only one of frames that it is
                 defined for.
@@ -118,26 +143,36 @@ class Dehazer:
             InputError: a prior that cannot be used.
             UsdehazeError: an unknown preset, guidance or device, or values out of range.
         """
-        if preset not in PRESETS:
-            raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+        explicit = bool(tissue_prior or haze_prior or not use_haze_prior)
+        if explicit and guidance is None and preset_with(preset, None).guidance == LEARNED:
+            guidance = "proximal"
         if guidance == "projection" and observation is None:
             observation = "additive"
         own = {
-            "guidance": guidance, "observation": observation, "sampler": sampler, "steps": steps, "scale": scale,
+            "observation": observation, "sampler": sampler, "steps": steps, "scale": scale,
             "samples": samples, "caution": caution,
         }  # fmt: skip
         chosen: dict[str, Any] = {k: v for k, v in own.items() if v is not None}
-        settings = replace(PRESETS[preset], strength=strength, seed=seed, **chosen)
+        settings = replace(preset_with(preset, guidance), strength=strength, seed=seed, **chosen)
+        if settings.guidance == LEARNED:
+            if explicit:
+                raise UsdehazeError("the learned posterior takes no priors; leave them out, or choose another guidance")
+            return cls(LearnedPosterior.load(posterior or POSTERIOR), None, settings, device, batch_size, precision)
+        if posterior:
+            raise UsdehazeError(f"guidance {settings.guidance} takes no posterior; leave it out, or choose learned")
         tissue = Prior.load(tissue_prior or PRIORS[preset][0], "tissue")
         haze = Prior.load(haze_prior or PRIORS[preset][1], "haze") if use_haze_prior else None
         return cls(tissue, haze, settings, device, batch_size, precision)
 
-    def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None) -> DehazeResult:
+    def dehaze(
+        self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False
+    ) -> DehazeResult:
         """Takes the haze off every frame, each for itself; pixels that are no tissue stay.
 
         Args:
             cine: see `Cine`.
             progress: called with (frames done, frames).
+            interval: also tell between which values the tissue lies with 95 %; of the learned posterior only.
 
         Raises:
             UsdehazeError: a computation that broke down.
@@ -147,71 +182,136 @@ class Dehazer:
         n_frames, span = len(cine.frames), cine.dynamic_range_db
         tissue, haze = np.empty_like(cine.frames), np.empty_like(cine.frames)
         std = np.empty_like(cine.frames) if self.settings.samples > 1 else None
+        between = np.empty((2, *cine.frames.shape), np.float32) if interval and self.posterior else None
         self._passes.clear()
         for block in blocks(n_frames, self.batch_size):
             native = cine.frames[block]
             y = torch.from_numpy(mapper.to_model(native) / span + 1).clamp(0, 1)
-            gain, level, deviation = (t.numpy() for t in self.split(y, seen, span))
-            gain = self.settings.strength * span * gain
-            tissue[block] = np.maximum(mapper.apply_gain(native, gain), np.minimum(native, -span))
-            haze[block] = mapper.from_model(span * (level - 1), -span)
+            parts = self.split(y, seen, span)
+            scale = self.settings.strength * span
+            tissue[block] = _lowered(mapper, native, scale * parts.gain.numpy(), span)
+            haze[block] = mapper.from_model(span * (parts.level.numpy() - 1), -span)
             if std is not None:
-                std[block] = mapper.from_model(self.settings.strength * span * deviation, 0.0)
+                std[block] = mapper.from_model(scale * parts.deviation.numpy(), 0.0)
+            if between is not None and parts.ends is not None:
+                for i, end in enumerate(parts.ends.numpy()):
+                    between[i, block] = _lowered(mapper, native, span * end, span)
             if progress:
                 progress(block.stop, n_frames)
         settings = {
             **asdict(self.settings),
-            "tissue_prior": self.tissue.name,
-            "haze_prior": self.haze.name if self.haze else "none (Gaussian noise)",
+            **self._models(),
             "evaluations": round(self.settings.samples * sum(self._passes) / len(self._passes)),
             "device": str(self.device),
             "precision": self.precision,
         }
-        return keep_what_is_no_tissue(DehazeResult(cine, tissue, haze, std, settings))
+        return keep_what_is_no_tissue(DehazeResult(cine, tissue, haze, std, settings, between))
 
-    def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float = 60.0) -> tuple[Tensor, Tensor, Tensor]:
+    def with_settings(self, settings: Settings) -> Dehazer:
+        """The same networks, device, batch size and precision under other settings."""
+        return Dehazer(self.model, self.haze, settings, str(self.device), self.batch_size, self.precision)
+
+    def _models(self) -> dict[str, str]:
+        """Names and hashes of the networks; of a learned posterior also what its two sides learned from."""
+        if self.posterior is not None:
+            data = self.posterior.card["training_data"]
+            return {"posterior": self.posterior.name, "tissue_prior": data, "haze_prior": data}
+        assert self.tissue is not None
+        return {
+            "tissue_prior": self.tissue.name,
+            "haze_prior": self.haze.name if self.haze else "none (Gaussian noise)",
+        }
+
+    def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float = 60.0) -> Split:
         """Splits frames that lie on the model grid.
 
         Args:
             y: ``(B, depth, angle)`` in [0, 1] (0 = floor, 1 = 0 dB).
             seen: ``(depth, angle)`` 1.0 where there is image data.
             dynamic_range_db: dB that [0, 1] spans.
-
-        Returns:
-            Gain of the tissue in [-1, 0], the quantile over the samples that the settings' caution asks for; level of
-            the haze in [0, 1], their median; and deviation of the gain over them, 0 for a single one. Each
-            ``(B, depth, angle)`` in model units (1 = the dynamic range).
         """
-        samples, seen_there = self.settings.samples, seen.to(self.device)
-        jobs = [(b, k) for k in range(samples) for b in range(len(y))]
+        k = self.settings.samples
+        at_once = AT_ONCE if self.posterior is not None else 1
+        jobs = [(b, range(i, min(i + at_once, k))) for i in range(0, k, at_once) for b in range(len(y))]
+        seen_there = seen.to(self.device)
 
         def run(some: list[Job]) -> list[Tensor]:
-            keys = [(self.settings.seed, k) for _, k in some]  # by sample alone: all frames share their draws
-            return self._sample(y[[b for b, _ in some]], seen_there, keys, dynamic_range_db)
+            keys = [(self.settings.seed, sample) for _, samples in some for sample in samples]
+            frames = torch.cat([y[b].expand(len(samples), -1, -1) for b, samples in some])
+            found = self._sample(frames, seen_there, keys, dynamic_range_db)
+            return list(found.split([len(samples) for _, samples in some]))
 
-        found = torch.stack(run_jobs(self.device, run, jobs)).unflatten(0, (samples, len(y)))
-        gains, levels = found.unbind(2)  # (samples, B, depth, angle)
-        deviation = gains.std(0) if samples > 1 else torch.zeros_like(y)
-        return quantile(gains, self.settings.caution), quantile(levels, 0.5), deviation
+        found = run_jobs(self.device, run, jobs)
+        whole = [torch.cat(found[b :: len(y)]) for b in range(len(y))]  # (samples, 1 + Q, depth, angle) of each frame
+        weights = None if self.posterior is None else torch.tensor(WEIGHTS).repeat(k) / k
+        return Split.stack(run_jobs(torch.device("cpu"), lambda some: [self._decide(t, weights) for t in some], whole))
 
-    def _sample(self, y: Tensor, seen: Tensor, keys: list[tuple[int, int]], dynamic_range_db: float) -> list[Tensor]:
-        """One posterior sample for each frame.
+    def _decide(self, samples: Tensor, weights: Tensor | None) -> Split:
+        """What is applied of one frame's samples ``(samples, 1 + Q, depth, angle)``, haze level and gains."""
+        level, gains = samples[:, 0], samples[:, 1:].flatten(0, 1)
+        places = (self.settings.caution, *(INTERVAL if weights is not None else ()))
+        gain, *ends = quantiles(gains, places, weights)
+        return Split(gain, quantiles(level, (0.5,))[0], spread(gains, weights), torch.stack(ends) if ends else None)
+
+    def _sample(self, y: Tensor, seen: Tensor, keys: list[tuple[int, int]], dynamic_range_db: float) -> Tensor:
+        """Posterior samples, one for each key.
 
         Args:
-            y, seen, dynamic_range_db: see `split`.
-            keys: seed and number of the sample, a pair for each frame.
+            y: ``(B, depth, angle)``, the frame of each.
+            seen, dynamic_range_db: see `split`.
+            keys: seed and number of the sample: all frames share their draws, so that what changes is the heart.
 
         Returns:
-            For each frame gain of tissue and level of haze, ``(2, depth, angle)`` on the CPU.
+            ``(B, 1 + Q, depth, angle)`` on the CPU: level of haze, and the gain of tissue, of the learned posterior as
+            quantiles at the levels that it tells.
         """
-        s, joint = self.settings, self.haze is not None
+        s = self.settings
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             frame = y[:, None].to(self.device)
-            problem = Problem(frame, make_observation(s, joint, dynamic_range_db), self.tissue, self.haze, seen)
             streams = Streams(keys, self.device)
-            rule, noise = make_rule(s, lambda: streams.normal((problem.size,)), problem)
-            x, n = problem.parts(sample(s, Posterior(problem, rule), noise))
-            self._passes.append(problem.evaluations)
-            gain = (x - frame).clamp(-1, 0) * seen  # nothing is known where there is no image
-            level = (n if joint else frame - x).clamp(0, 1)  # without a haze prior haze is what is not tissue
-            return list(torch.cat([gain, level], dim=1).float().cpu())
+            if self.posterior is not None:
+                learned = Learned(frame * seen, self.posterior)
+                _, n = learned.parts(sample(s, learned, lambda: streams.normal((learned.size,))))
+                self._passes.append(learned.evaluations)
+                assert learned.gains is not None  # no sampler ends without asking once
+                gain = learned.gains
+            else:
+                assert self.tissue is not None
+                joint = self.haze is not None
+                problem = Problem(frame, make_observation(s, joint, dynamic_range_db), self.tissue, self.haze, seen)
+                rule, noise = make_rule(s, lambda: streams.normal((problem.size,)), problem)
+                x, n = problem.parts(sample(s, Posterior(problem, rule), noise))
+                self._passes.append(problem.evaluations)
+                gain = (x - frame).clamp(-1, 0)
+                n = n if joint else frame - x  # without a haze prior haze is what is not tissue
+            gain = gain * seen  # nothing is known where there is no image
+            return torch.cat([n.clamp(0, 1), gain], dim=1).float().cpu()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Frames on the model grid taken apart, in model units (1 = the dynamic range), each ``(B, depth, angle)``.
+
+    Attributes:
+        gain: of the tissue in [-1, 0]: the quantile over the samples that the settings' caution asks for.
+        level: of the haze in [0, 1], the samples' median.
+        deviation: of the gain over the samples, 0 for a single one.
+        ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own.
+    """
+
+    gain: Tensor
+    level: Tensor
+    deviation: Tensor
+    ends: Tensor | None
+
+    @staticmethod
+    def stack(frames: list[Split]) -> Split:
+        """Many frames of one."""
+        ends = [f.ends for f in frames if f.ends is not None]
+        gain, level, deviation = (torch.stack([getattr(f, n) for f in frames]) for n in ("gain", "level", "deviation"))
+        return Split(gain, level, deviation, torch.stack(ends, dim=1) if ends else None)
+
+
+def _lowered(mapper: Mapper, native: np.ndarray, gain_db: np.ndarray, span: float) -> np.ndarray:
+    """The native frames ``(B, H, W)`` lowered by a gain on the model grid, not below the floor."""
+    return np.maximum(mapper.apply_gain(native, gain_db), np.minimum(native, -span))

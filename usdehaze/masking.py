@@ -25,4 +25,5 @@ def keep_what_is_no_tissue(result: DehazeResult) -> DehazeResult:
         tissue=np.where(mask, result.tissue, cine.frames),
         haze=np.where(mask, result.haze, floor),
         std=None if result.std is None else np.where(mask, result.std, np.float32(0)),
+        interval=None if result.interval is None else np.where(mask, result.interval, cine.frames),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor
@@ -12,11 +12,14 @@ from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Posterior, Problem, Rule
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, Scale, SharedNoise
+from usdehaze.diffusion.learned import Learned
 from usdehaze.diffusion.observation import Additive, GaussianNoise, Observation
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.errors import UsdehazeError
 
-GUIDANCES = ("proximal", "pigdm", "dps", "projection")
+LEARNED = "learned"
+RULES = ("proximal", "pigdm", "dps", "projection")
+GUIDANCES = (LEARNED, *RULES)
 OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
 
 # Samplers on falling noise levels from sigma_max to sigma_min, and those on the paper's diffusion and its even times.
@@ -46,13 +49,16 @@ class Settings:
 
     Attributes:
         preset: name it came from.
-        guidance: one of `GUIDANCES`.
-        observation: one of `OBSERVATIONS`; without a haze prior it is always Gaussian noise added to the tissue.
+        guidance: "learned" for the learned joint posterior, or the rule of `RULES` that guides two explicit priors.
+        observation: one of `OBSERVATIONS`; without a haze prior it is always Gaussian noise added to the tissue. Of the
+            rules only: the learned posterior has learned how tissue and haze make a frame.
         sampler: one of `SAMPLERS`.
         steps: noise levels.
-        scale: lambda and kappa, the shares of the guidance's pull on tissue and haze; None for the guidance's own.
+        scale: lambda and kappa, the shares of a rule's pull on tissue and haze; None for the rule's own.
         sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); samplers of `BY_SIGMA` only.
-        from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone.
+        from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone. With the learned
+            posterior the guess is that there is no haze, and holds the stronger the lower sigma_max is: a state at
+            sigma 8 still shows its mean, since the noise of 16,384 pixels averages out.
         samples: posterior samples a frame; from 2 on the result comes with their deviation.
         caution: which quantile over the samples of the gain of tissue, at most 0 dB, is applied: 0.5 the median,
             towards 1 more of the haze stays and walls are safer.
@@ -64,15 +70,15 @@ class Settings:
     """
 
     preset: str = "fast"
-    guidance: str = "proximal"
+    guidance: str = LEARNED
     observation: str = "log-power"
     sampler: str = "stochastic"
-    steps: int = 16
+    steps: int = 4
     scale: Scale | None = None
-    sigma_max: float = 0.5
-    sigma_min: float = 0.06
+    sigma_max: float = 4.0
+    sigma_min: float = 0.1
     from_guess: bool = True
-    samples: int = 1
+    samples: int = 4
     caution: float = 0.5
     strength: float = 1.0
     seed: int = 0
@@ -97,13 +103,18 @@ class Settings:
             raise UsdehazeError(f"projection needs the additive observation model, found {self.observation}")
 
     @property
+    def by_rule(self) -> bool:
+        """A rule guides two explicit priors."""
+        return self.guidance != LEARNED
+
+    @property
     def by_time(self) -> bool:
         """The sampler takes the paper's even times."""
         return self.sampler in BY_TIME
 
     @property
     def own_scale(self) -> Scale:
-        """lambda and kappa of the guidance where none are given.
+        """lambda and kappa of a rule where none are given.
 
         The paper's for `DPS`, `Projection`, and `PiGDM` on its even times; elsewhere `PiGDM` gives the posterior score,
         which needs none.
@@ -114,9 +125,9 @@ class Settings:
 
 
 PRESETS = {
-    "fast": Settings(samples=2),
-    "quality": Settings(preset="quality", samples=4),
-    "preview": Settings(preset="preview", steps=4),
+    "fast": Settings(),
+    "quality": Settings(preset="quality", samples=8),
+    "preview": Settings(preset="preview", steps=1, samples=1, sigma_max=100.0),
     "paper": Settings(
         preset="paper",
         guidance="pigdm",
@@ -124,9 +135,31 @@ PRESETS = {
         sampler="euler-maruyama",
         steps=600,
         from_guess=False,
+        samples=1,
     ),
 }
+_RULE = Settings(guidance="proximal", steps=16, sigma_max=0.5, sigma_min=0.06, samples=2)
+WITH_RULES = {  # the same presets, where a rule guides two explicit priors
+    "fast": _RULE,
+    "quality": replace(_RULE, preset="quality", samples=4),
+    "preview": replace(_RULE, preset="preview", steps=4, samples=1),
+    "paper": PRESETS["paper"],
+}
 PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncsnv2", "haze-ncsnv2")}  # shipped ones
+POSTERIOR = "posterior"  # the shipped one
+
+
+def preset_with(preset: str, guidance: str | None) -> Settings:
+    """The preset as it is for a guidance, None for its own.
+
+    Raises:
+        UsdehazeError: a preset that there is not.
+    """
+    if preset not in PRESETS:
+        raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    if guidance is None:
+        return PRESETS[preset]
+    return replace((WITH_RULES if guidance in RULES else PRESETS)[preset], guidance=guidance)
 
 
 def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: float) -> Observation:
@@ -153,7 +186,7 @@ def make_rule(settings: Settings, noise: Callable[[], Tensor], problem: Problem)
 
 def sample(
     settings: Settings,
-    guided: Posterior,
+    guided: Posterior | Learned,
     noise: Callable[[], Tensor],
     callback: samplers.Callback | None = None,
 ) -> Tensor:
@@ -161,14 +194,14 @@ def sample(
 
     Args:
         settings: which, and how many steps.
-        guided: see `Posterior`.
+        guided: see `Posterior` and `Learned`.
         noise: gives ``(B, size)`` standard normal rows.
         callback: sees every `Step`.
 
     Returns:
         ``(B, size)`` unknowns.
     """
-    around = guided.problem.first_guess() if settings.from_guess else 0.0
+    around = guided.first_guess() if settings.from_guess else 0.0
     if settings.by_time:
         sde = PaperVE()
         u = samplers.start(noise, sde.beta(1.0), around)

@@ -12,7 +12,7 @@ import click
 SEED = click.IntRange(0, 2**63 - 1)
 # Names of usdehaze.settings, which is not imported for --help.
 PRESETS = ("fast", "quality", "preview", "paper")
-GUIDANCES = ("proximal", "pigdm", "dps", "projection")
+GUIDANCES = ("learned", "proximal", "pigdm", "dps", "projection")
 OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
 SAMPLERS = (
     *("stochastic", "euler", "euler-churn", "heun", "heun-churn", "dpmpp-2m", "dpmpp-2m-sde", "langevin"),
@@ -85,7 +85,11 @@ def model_options(command: _Command) -> _Command:
     """Adds the options that say how and with which priors to dehaze; what is None is left to the preset."""
     options = (
         click.option("--preset", type=click.Choice(PRESETS), default="fast", show_default=True, help="Settings."),
-        click.option("--guidance", type=click.Choice(GUIDANCES), help="Guidance rule; the preset's by default."),
+        click.option(
+            "--guidance",
+            type=click.Choice(GUIDANCES),
+            help="The learned posterior, or a rule for two priors; the preset's.",
+        ),
         click.option(
             "--observation", type=click.Choice(OBSERVATIONS), help="Observation model; the preset's by default."
         ),
@@ -95,7 +99,8 @@ def model_options(command: _Command) -> _Command:
             metavar="NAME",
             help=f"Sampler: {', '.join(SAMPLERS)}; the preset's by default.",
         ),
-        click.option("--tissue-prior", metavar="P", help="Another tissue prior."),
+        click.option("--posterior", metavar="P", help="Another learned posterior."),
+        click.option("--tissue-prior", metavar="P", help="Another tissue prior; a rule then guides the two priors."),
         click.option("--haze-prior", metavar="P", help="Another haze prior."),
         click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N"),
     )

@@ -43,7 +43,7 @@ def tune(
     overwrite: bool,
     **options: Any,
 ) -> None:
-    """Finds lambda, kappa, steps and strength on a few frames: PRESET.yaml is for process --config.
+    """Finds caution, steps and strength (of a rule also lambda and kappa) on a few frames, for process --config.
 
     For SCANs of usdehaze simulate, whose true tissue is known, those of the best PSNR; with --roi, for any SCAN, those
     of the best gCNR between its regions that leave tissue as it was. A SCAN may be a folder; the frames are spread over
@@ -66,7 +66,8 @@ def tune(
         raise click.UsageError(f"{out} is a scan; choose another -o")
     examples = find_examples(paths, n_frames, roi, *_regions(labels, margin_px), **reading)
     tuned = _search(settings, examples, trials, max_steps, options)
-    priors = {f"{kind}-prior": str(p) for kind in ("tissue", "haze") if (p := options[f"{kind}_prior"]) is not None}
+    names = ("posterior", "tissue_prior", "haze_prior")
+    priors = {name.replace("_", "-"): str(p) for name in names if (p := options[name]) is not None}
     with atomic(out, overwrite) as part:
         part.write_text(preset_text(tuned, examples, trials, priors), encoding="utf-8")
     _tell(settings, out, tuned, examples)

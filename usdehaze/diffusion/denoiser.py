@@ -155,6 +155,10 @@ class Posterior:
     def __init__(self, problem: Problem, rule: Rule) -> None:
         self.problem, self.rule, self.calls = problem, rule, 0
 
+    def first_guess(self) -> Tensor:
+        """See `Problem.first_guess`."""
+        return self.problem.first_guess()
+
     def __call__(self, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
         """Guided estimate of the clean unknowns.
 

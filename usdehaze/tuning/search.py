@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from usdehaze.settings import Settings
 
 SCALE_RANGE = (1 / 20, 2.0)  # of lambda and kappa, in units of the guidance's own
+LEAST_CAUTION = 0.5
 FEWEST_STEPS = 4
-STRENGTH_STEP = 0.05
+SHARE_STEP = 0.05  # of caution and strength
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,18 @@ def tune(
     Raises:
         UsdehazeError: Optuna is not installed; or the settings to begin with do not run.
     """
-    from usdehaze.dehazer import Dehazer
 
     def measure(settings: Settings) -> tuple[float, float]:
-        other = Dehazer(
-            dehazer.tissue, dehazer.haze, settings, str(dehazer.device), dehazer.batch_size, dehazer.precision
-        )
+        other = dehazer.with_settings(settings)
         results = [other.dehaze(example.cine) for example in examples]
         figures = [example.quality(result.tissue[0]) for example, result in zip(examples, results, strict=True)]
         return float(np.mean(figures)), float(np.mean([result.settings["evaluations"] for result in results]))
 
     start = dehazer.settings
     max_steps = max_steps or start.steps
-    start = replace(start, scale=start.scale or start.own_scale, steps=min(start.steps, max_steps))
+    start = replace(start, steps=min(start.steps, max_steps))
+    if start.by_rule:
+        start = replace(start, scale=start.scale or start.own_scale)
     return search(measure, start, goal_of(examples).tie, n_trials, max_steps, progress)
 
 
@@ -83,11 +83,13 @@ def search(
     max_steps: int,
     progress: Callable[[int, float], None] | None = None,
 ) -> Tuned:
-    """Tree-structured Parzen estimator (Optuna) over lambda, kappa, steps and strength; the start is tried first.
+    """Tree-structured Parzen estimator (Optuna); the start is tried first.
+
+    Over steps and strength, of a rule with priors also lambda and kappa, of the learned posterior also caution.
 
     Args:
         measure: figure of settings (higher is better), and network passes a frame.
-        start: settings with a scale; their seed is the search's.
+        start: settings, with a scale where they have a rule; their seed is the search's.
         tie: see `Goal`.
         n_trials, max_steps, progress: see `tune`.
 
@@ -98,8 +100,9 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=start.seed % 2**32)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    assert start.scale is not None
-    first = {"lambda": start.scale[0], "kappa": start.scale[1], "steps": start.steps, "strength": start.strength}
+    first = {"steps": start.steps, "strength": start.strength, "caution": max(start.caution, LEAST_CAUTION)}
+    if start.scale is not None:
+        first |= {"lambda": start.scale[0], "kappa": start.scale[1]}
     study.enqueue_trial(first)
     seen: dict[Settings, Tried | None] = {}
     for number in range(n_trials):
@@ -136,18 +139,17 @@ def preset_text(tuned: Tuned, examples: Sequence[Example], n_trials: int, priors
         tuned: what was found.
         examples: frames that it was tuned on.
         n_trials: settings that were tried.
-        priors: ``tissue-prior`` and ``haze-prior`` as given, where they were.
+        priors: ``posterior``, or ``tissue-prior`` and ``haze-prior``, as given, where they were.
     """
     import yaml
 
     goal, start, best = goal_of(examples), tuned.start, tuned.best
-    assert best.settings.scale is not None
-    options: dict[str, Any] = {
-        **{name: getattr(best.settings, name) for name in ("preset", "guidance", "observation", "sampler")},
-        **{"lambda": best.settings.scale[0], "kappa": best.settings.scale[1]},
-        **{name: getattr(best.settings, name) for name in ("steps", "strength", "seed")},
-        **priors,
-    }
+    own = ("observation",) if best.settings.by_rule else ("caution",)
+    names = ("preset", "guidance", "sampler", *own, "steps", "strength", "seed")
+    options: dict[str, Any] = {name: getattr(best.settings, name) for name in names}
+    if best.settings.scale is not None:
+        options |= {"lambda": best.settings.scale[0], "kappa": best.settings.scale[1]}
+    options |= priors
     comments = (
         f"Tuned by usdehaze {usdehaze.__version__} on {len(examples)} frames.",
         f"Trials: {n_trials}, seed {start.settings.seed}.",
@@ -175,12 +177,14 @@ def require_optuna() -> ModuleType:
 
 def _suggest(trial: Any, start: Settings, max_steps: int) -> Settings:
     """Settings of a trial, with no more digits than a preset should have."""
-    assert start.scale is not None
+    steps = trial.suggest_int("steps", min(FEWEST_STEPS, max_steps), max_steps, log=True)
+    strength = round(trial.suggest_float("strength", 0.0, 1.0, step=SHARE_STEP), 2)
+    settings = replace(start, steps=steps, strength=strength)
+    if not start.by_rule:
+        return replace(settings, caution=round(trial.suggest_float("caution", LEAST_CAUTION, 1.0, step=SHARE_STEP), 2))
     low, high = SCALE_RANGE
     pull = [
         float(f"{trial.suggest_float(name, low * own, high * own, log=True):.3g}")
         for name, own in zip(("lambda", "kappa"), start.own_scale, strict=True)
     ]
-    steps = trial.suggest_int("steps", min(FEWEST_STEPS, max_steps), max_steps, log=True)
-    strength = round(trial.suggest_float("strength", 0.0, 1.0, step=STRENGTH_STEP), 2)
-    return replace(start, scale=(pull[0], pull[1]), steps=steps, strength=strength)
+    return replace(settings, scale=(pull[0], pull[1]))
