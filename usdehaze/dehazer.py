@@ -36,6 +36,7 @@ from usdehaze.settings import (
 Job = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
 AT_ONCE = 4  # samples of a frame in one pass of the learned posterior, always: last bits depend on it
 INTERVAL = (0.025, 0.975)
+OF_RULES = ("observation", "scale")  # settings that the learned posterior has no use for
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Dehazer:
         Args:
             preset: "fast", "quality", "preview" or "paper".
             tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults. Given
-                either, and no guidance, the rule "proximal" guides them.
+                either, and no guidance, a rule guides them ("proximal").
             posterior: path of a learned posterior, or name of a shipped one; None for the default.
             guidance, observation, sampler, steps, scale, samples, caution: see `Settings`; None for the preset's.
                 Projection alone brings the additive observation model along, the only one of frames that it is
@@ -144,8 +145,6 @@ class Dehazer:
             UsdehazeError: an unknown preset, guidance or device, or values out of range.
         """
         explicit = bool(tissue_prior or haze_prior or not use_haze_prior)
-        if explicit and guidance is None and preset_with(preset, None).guidance == LEARNED:
-            guidance = "proximal"
         if guidance == "projection" and observation is None:
             observation = "additive"
         own = {
@@ -153,7 +152,7 @@ class Dehazer:
             "samples": samples, "caution": caution,
         }  # fmt: skip
         chosen: dict[str, Any] = {k: v for k, v in own.items() if v is not None}
-        settings = replace(preset_with(preset, guidance), strength=strength, seed=seed, **chosen)
+        settings = replace(preset_with(preset, guidance, explicit), strength=strength, seed=seed, **chosen)
         if settings.guidance == LEARNED:
             if explicit:
                 raise UsdehazeError("the learned posterior takes no priors; leave them out, or choose another guidance")
@@ -199,7 +198,7 @@ class Dehazer:
             if progress:
                 progress(block.stop, n_frames)
         settings = {
-            **asdict(self.settings),
+            **{name: value for name, value in asdict(self.settings).items() if self.tissue or name not in OF_RULES},
             **self._models(),
             "evaluations": round(self.settings.samples * sum(self._passes) / len(self._passes)),
             "device": str(self.device),
@@ -214,8 +213,9 @@ class Dehazer:
     def _models(self) -> dict[str, str]:
         """Names and hashes of the networks; of a learned posterior also what its two sides learned from."""
         if self.posterior is not None:
-            data = self.posterior.card["training_data"]
-            return {"posterior": self.posterior.name, "tissue_prior": data, "haze_prior": data}
+            card = self.posterior.card
+            sides = {f"{side}_prior": card.get(f"{side}_data", card["training_data"]) for side in ("tissue", "haze")}
+            return {"posterior": self.posterior.name, **sides}
         assert self.tissue is not None
         return {
             "tissue_prior": self.tissue.name,

@@ -149,8 +149,8 @@ PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncs
 POSTERIOR = "posterior"  # the shipped one
 
 
-def preset_with(preset: str, guidance: str | None) -> Settings:
-    """The preset as it is for a guidance, None for its own.
+def preset_with(preset: str, guidance: str | None = None, explicit: bool = False) -> Settings:
+    """The preset as it is for a guidance; for None its own, or where explicit priors are given a rule's.
 
     Raises:
         UsdehazeError: a preset that there is not.
@@ -158,7 +158,7 @@ def preset_with(preset: str, guidance: str | None) -> Settings:
     if preset not in PRESETS:
         raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     if guidance is None:
-        return PRESETS[preset]
+        return (WITH_RULES if explicit else PRESETS)[preset]
     return replace((WITH_RULES if guidance in RULES else PRESETS)[preset], guidance=guidance)
 
 

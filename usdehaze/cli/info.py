@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rectangle
 _MADE_WITH = (
     *("preset", "guidance", "observation", "sampler", "scale", "steps", "samples", "caution", "strength", "seed"),
-    *("tissue_prior", "haze_prior", "created"),
+    *("posterior", "tissue_prior", "haze_prior", "created"),
 )
 
 

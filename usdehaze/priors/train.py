@@ -188,7 +188,10 @@ def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) ->
         if recipe.parametrisation != "score":  # the network knows frames by these
             card |= {key: begin_with.card[key] for key in _statistics(recipe.kind, sample)}
         card["fine_tuned_from"] = begin_with.name
-    return LearnedPosterior(network, card) if recipe.kind == "posterior" else Prior(network, card)
+    if recipe.kind == "posterior":
+        sides = {side: getattr(source, side, source).description for side in ("tissue", "haze")}
+        return LearnedPosterior(network, card | {f"{side}_data": told for side, told in sides.items()})
+    return Prior(network, card)
 
 
 def _statistics(kind: str, sample: Tensor) -> dict[str, float]:

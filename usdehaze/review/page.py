@@ -46,6 +46,7 @@ PROVENANCE = (
     ("usdehaze_version", "usdehaze version"),
     ("format_version", "result format"),
     ("created", "result made"),
+    ("posterior", "learned posterior"),
     ("tissue_prior", "tissue prior"),
     ("haze_prior", "haze prior"),
     ("preset", "preset"),

@@ -17,7 +17,7 @@ from usdehaze.cine import Cartesian, Geometry
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.settings import PRESETS
+from usdehaze.settings import PRESETS, preset_with
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
@@ -150,8 +150,11 @@ def _samples_of(dehazer: Dehazer | None, options: Mapping[str, Any]) -> int:
     """Posterior samples a frame; of a preset that there is not, those of the default: it is refused when made."""
     if dehazer is not None:
         return dehazer.settings.samples
-    preset = PRESETS.get(options.get("preset", "fast"), PRESETS["fast"])
-    return options.get("samples") or preset.samples
+    preset, guidance = options.get("preset", "fast"), options.get("guidance")
+    explicit = any(options.get(name) for name in ("tissue_prior", "haze_prior")) or not options.get(
+        "use_haze_prior", True
+    )
+    return options.get("samples") or preset_with(preset if preset in PRESETS else "fast", guidance, explicit).samples
 
 
 class DehazeUltrasoundd(MapTransform):

@@ -103,9 +103,10 @@ def provenance(attrs: dict[str, Any], settings: dict[str, Any]) -> list[tuple[st
         settings: of its Metrics JSON.
     """
     pairs = [("usdehaze", str(attrs.get("usdehaze_version", "unknown")))]
-    for role in ("tissue", "haze"):
-        prior, _, digest = str(attrs.get(f"{role}_prior", "unknown")).partition(" sha256:")
-        pairs.append((f"{role} prior", f"{prior} sha256:{digest[:HASH_LETTERS]}" if digest else prior))
+    networks = ("posterior", "tissue_prior", "haze_prior") if "posterior" in attrs else ("tissue_prior", "haze_prior")
+    for key in networks:
+        name, _, digest = str(attrs.get(key, "unknown")).partition(" sha256:")
+        pairs.append((key.replace("_", " "), f"{name} sha256:{digest[:HASH_LETTERS]}" if digest else name))
     pairs.append(("settings", ", ".join(f"{key} {attrs[key]}" for key in SETTINGS if key in attrs)))
     counted = [f"mean over {settings['n_frames']} frames" if settings["n_frames"] > 1 else "of one frame"]
     for role, (low, high) in settings["n_pixels_range"].items():

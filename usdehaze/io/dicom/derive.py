@@ -35,6 +35,7 @@ from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES
 
+NETWORKS = ("posterior", "tissue_prior", "haze_prior")  # settings that name what made a result
 WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
 COLOUR_PROFILE = "ICCProfile ColorSpace"
 CINE = (
@@ -170,8 +171,8 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: d
     equipment.Manufacturer = equipment.ManufacturerModelName = "usdehaze"
     equipment.SoftwareVersions = usdehaze.__version__
     equipment.ContributionDateTime = now.strftime("%Y%m%d%H%M%S")
-    priors = [f"{kind} prior {settings.get(f'{kind}_prior')}" for kind in ("tissue", "haze")]
-    equipment.ContributionDescription = "; ".join(priors)[:1024]
+    networks = [f"{name.replace('_', ' ')} {settings[name]}" for name in NETWORKS if name in settings]
+    equipment.ContributionDescription = "; ".join(networks)[:1024]
     out.ContributingEquipmentSequence = Sequence([*items(out, "ContributingEquipmentSequence"), equipment])
 
 
