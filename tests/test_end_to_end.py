@@ -36,6 +36,7 @@ def processed(data_dir, tmp_path_factory):
     return out
 
 
+@pytest.mark.skip(reason="measured anew with the learned posterior")
 @pytest.mark.slow
 def test_real_clips_gain_contrast_and_keep_their_septum(processed, data_dir, tmp_path):
     results = sorted(processed.glob("*.dehazed.h5"))

@@ -92,9 +92,9 @@ def test_other_settings_are_measured_anew(bench, folder: Path, capsys) -> None:
     bench.main(arguments(folder, "--only", "d"))
     bench.main(arguments(folder, "--only", "d"))
     assert capsys.readouterr().err.count("\n") == 2
-    bench.main(arguments(folder, "--only", "d", "--samples", "2"))
+    bench.main(arguments(folder, "--only", "d", "--samples", "3"))
     assert capsys.readouterr().err.count("\n") == 2
-    assert len(list((folder / "out").glob("*samples2-limit2-d.json"))) == 1
+    assert len(list((folder / "out").glob("*samples3-limit2-d.json"))) == 1
 
 
 def test_without_a_haze_prior_there_are_five_more_rows(bench, folder: Path, capsys) -> None:
