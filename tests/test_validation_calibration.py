@@ -105,4 +105,5 @@ def test_coverage_of_gains_counts_where_there_is_doubt_and_everywhere() -> None:
     inside = np.array([[True] * 5 + [False]])
     covered = interval_coverage(interval, seen, truth, haze, inside)
     assert covered == {"coverage": pytest.approx(3 / 4), "coverage_all": pytest.approx(3 / 5)}
+    assert interval_coverage(interval, seen, truth, haze, inside, floor_db=-35)["coverage"] == pytest.approx(2 / 3)
     assert interval_coverage(interval, seen, truth, haze - 30, inside) == {"coverage_all": pytest.approx(3 / 5)}

@@ -243,7 +243,8 @@ def coverage_figures(scene: Scene, interval: Interval | None) -> dict[str, Any]:
     """`interval_coverage` of a scene's first frame, as figures; none where there is no interval."""
     if interval is None:
         return {}
-    shares = interval_coverage(interval, scene.hazy.frames[0], scene.clean.frames[0], scene.haze[0], scene.inside)
+    frames = scene.hazy.frames[0], scene.clean.frames[0], scene.haze[0]
+    shares = interval_coverage(interval, *frames, scene.inside, -scene.hazy.dynamic_range_db)
     return {name: figure(None, share) for name, share in shares.items()}
 
 

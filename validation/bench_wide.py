@@ -43,7 +43,8 @@ def second_simulator(bench: Bench) -> dict[str, Any]:
         frame, true = cine.frames[0], truth["tissue"]
         figures = simulator_figures(frame, tissue, true, truth["wall"], truth["chamber"], cine.dynamic_range_db)
         if interval is not None:
-            shares = interval_coverage(interval, frame, true, truth["haze"], np.ones_like(truth["wall"]))
+            everywhere = np.ones_like(truth["wall"])
+            shares = interval_coverage(interval, frame, true, truth["haze"], everywhere, -cine.dynamic_range_db)
             figures |= {name: figure(None, share) for name, share in shares.items()}
         return figures
 

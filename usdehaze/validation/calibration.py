@@ -84,7 +84,12 @@ def interval_of(result: Any) -> Interval | None:
 
 
 def interval_coverage(
-    interval: Interval, input_db: np.ndarray, truth_db: np.ndarray, haze_db: np.ndarray, inside: np.ndarray
+    interval: Interval,
+    input_db: np.ndarray,
+    truth_db: np.ndarray,
+    haze_db: np.ndarray,
+    inside: np.ndarray,
+    floor_db: float = -60.0,
 ) -> dict[str, float]:
     """Share of pixels whose true gain lies in its interval, on one frame; every image ``(H, W)``, dB.
 
@@ -96,13 +101,15 @@ def interval_coverage(
         input_db: the hazy frame.
         truth_db, haze_db: the true tissue and the true haze.
         inside: bool, the image.
+        floor_db: of the frame; haze that lies there leaves no doubt either.
 
     Returns:
-        ``coverage``, of the pixels in doubt: inside, where the true haze is at most 20 dB below the true tissue; and
-        ``coverage_all``, of all pixels inside. One without pixels is left out.
+        ``coverage``, of the pixels in doubt: inside, where the true haze is above the floor and at most 20 dB below the
+        true tissue; and ``coverage_all``, of all pixels inside. One without pixels is left out.
     """
     gain = np.minimum(0, truth_db.astype(np.float64) - input_db)
     low, high = (end.astype(np.float64) - input_db for end in interval)
     held = (gain >= low - SLACK_DB) & (gain <= high + SLACK_DB)
-    pixels = {"coverage": inside & (haze_db >= truth_db - DOUBT_DB), "coverage_all": inside}
+    doubt = inside & (haze_db > floor_db) & (haze_db >= truth_db - DOUBT_DB)
+    pixels = {"coverage": doubt, "coverage_all": inside}
     return {name: float(held[counts].mean()) for name, counts in pixels.items() if counts.any()}
