@@ -8,7 +8,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames, write_hazy_clip
+from _bench import Lowers, write_second_simulator
+from _scans import fan_frames, write, write_hazy_clip
 from _tiny_priors import write_tiny_priors
 from PIL import Image
 
@@ -44,9 +45,20 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
             with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
                 file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
     write_hazy_clip(tmp_path / "echo-haze")
+    write_second_simulator(tmp_path / "second-simulator")
     write_tiny_priors(tmp_path)
     monkeypatch.setenv("USDEHAZE_DATA", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def lowers(bench, monkeypatch) -> None:
+    """The bench measures `Lowers` instead of the dehazer."""
+    import bench_methods
+    import bench_parts
+
+    for module in (bench_methods, bench_parts):
+        monkeypatch.setattr(module, "Dehazer", Lowers)
 
 
 def arguments(folder: Path, *more: str) -> list[str]:
@@ -72,12 +84,106 @@ def test_every_part_is_measured_once_and_found_again(bench, folder: Path, capsys
     assert set(document["e"]["tissue"]) == {"camus", "clean-cines"} and len(document["e"]["haze"]) == 5
     with Image.open(path.with_suffix(".png")) as sheet:
         assert sheet.mode == "L"
-    assert first.err.count("\n") == 2 + 2 * 4 + 2 + 2  # simulated, hazed by four methods, seeds, harm
+    assert {half: summary["psnr_db"]["input"] for half, summary in document["g"]["summary"].items()} == {
+        "free haze": pytest.approx(20 * np.log10(60 / 3), abs=1e-4),
+        "reverberation": pytest.approx(20 * np.log10(60 / 3), abs=1e-4),
+    }
+    assert [(record["cine"], record["frame"]) for record in document["h"]["records"]] == [
+        ("patient0001.h5", 0),
+        ("patient0001.h5", 1),
+        ("patient0241.h5", 0),  # with haze of its own
+        ("patient0241.h5", 1),
+    ]
+    assert [record["cine"] for record in document["i"]["records"]] == ["clip-01.h5"]
+    assert [record["cine"] for record in document["j"]["records"]] == ["cine-01.h5", "cine-21.h5"]
+    counts = {"simulated": 2, "hazed by four methods": 2 * 4, "seeds": 2, "harm": 2, "g": 2, "h": 4, "i": 1, "j": 2}
+    assert first.err.count("\n") == sum(counts.values())
 
     bench.main(arguments(folder, "--seeds", "0", "1"))
     again = capsys.readouterr()
     assert again.err == ""
     assert again.out == first.out
+
+
+def test_what_is_known_of_a_method_that_lowers_everything(bench, lowers, folder: Path, monkeypatch, capsys) -> None:
+    import bench_wide
+
+    frames = fan_frames(12, 96, 96, seed=5)
+    frames[:, 78:95, 20:60] = 0
+    frames[:, 86, 20:60] = 200  # a trace where the fan is black
+    write(folder / "echo-haze" / "clip-02.h5", {"cine": frames})
+    write(folder / "lateral.h5", {"cine": fan_frames(9, 240, 400, seed=6)})
+    monkeypatch.setattr(bench_wide, "LATERAL_CINE", Path("lateral.h5"))
+    more = ["--only", "g,h,i,j", "--limit", "4", "--methods", "learned", "--set", "drop_db=0.5,2"]
+    bench.main(arguments(folder, *more, "--cine-frames", "3"))
+    printed = capsys.readouterr().out
+    half, two = (json.loads(path.read_text()) for path in sorted((folder / "out").glob("*.json")))
+    assert (half["settings"]["drop_db"], two["settings"]["drop_db"]) == (0.5, 2)
+    assert two["settings"]["posterior_prior"] == Lowers.posterior.name and "tissue_prior" not in two["settings"]
+
+    summary = two["g"]["summary"]["reverberation"]  # 3 dB of haze
+    assert summary["psnr_db"]["delta"] == pytest.approx(20 * np.log10(3), abs=1e-3)
+    assert summary["wall_error_db"]["input"] == pytest.approx(3) and summary["wall_error_db"]["tissue"] == 1
+    assert summary["rmse_chamber_db"]["tissue"] == pytest.approx(1)
+    assert summary["coverage"]["tissue"] == summary["coverage_all"]["tissue"] == 1  # to 0.5 dB and the slack
+    assert half["g"]["summary"]["reverberation"]["coverage"]["tissue"] == 0
+
+    assert two["h"]["summary"]["tissue_shift_db"]["tissue"] == pytest.approx(-2, abs=1e-5)
+    assert (half["h"]["kept"], two["h"]["kept"]) == (1, 0)
+    assert two["h"]["worst_shift_db"] == pytest.approx(-2, abs=1e-5)
+    assert two["h"]["summary"]["gcnr"]["delta"] == pytest.approx(0, abs=1e-6)
+
+    clips = {record["cine"]: record for record in two["i"]["records"]}
+    assert "trace" not in clips["clip-01.h5"]
+    trace = clips["clip-02.h5"]["trace"]
+    assert trace["pixels"] == trace["lowered"] == 40 and trace["largest_db"] == pytest.approx(2, abs=1e-5)
+    assert next(r for r in half["i"]["records"] if "trace" in r)["trace"]["lowered"] == 0
+    assert two["i"]["summary"]["flicker"]["tissue"] == pytest.approx(0, abs=1e-5)
+    assert two["i"]["summary"]["step_db"]["tissue"] == pytest.approx(0, abs=1e-4)
+    assert len(two["i"]["lateral_wall"]["removed_db"]) == 3
+    assert two["i"]["lateral_wall"]["max_db"] == pytest.approx(2, abs=1e-5)
+    assert two["j"]["worst_shift_db"] == pytest.approx(-2, abs=1e-5)
+
+    rows = [line.split(" | ") for line in printed.splitlines()]
+    (head,) = (row for row in rows if row[0] == "| headline figures")
+    assert head[1:] == ["wanted", "learned, drop_db 0.5", "learned, drop_db 2 |"]
+    table = {row[0].removeprefix("| "): row[1:] for row in rows[rows.index(head) :]}
+    assert table["h. shift of the myocardium, dB"] == [">= -1", "-0.500", "-2.000 ! |"]
+    assert table["i. pixels of ECG traces lowered by more than 1 dB"][1:] == ["0", "40 ! |"]
+    assert table["g. reverberation: mean error on walls, dB"] == ["-1.5 to 1.5", "2.500 !", "1.000 |"]
+    assert not any(what.startswith("b. ") for what in table)
+
+
+def test_losses_and_sheets_leave_out_priors_that_there_are_not(bench, lowers, folder: Path) -> None:
+    bench.main(arguments(folder, "--only", "a,b,e,f", "--limit", "1"))
+    (path,) = (folder / "out").glob("*.json")
+    document = json.loads(path.read_text())
+    assert document["e"]["tissue"] == {} and "haze" not in document["e"]
+    assert path.name == "tuning-01234567-fast-steps2-limit1-abef.json"
+    with Image.open(path.with_suffix(".png")) as sheet:
+        assert sheet.height == 2 * (32 + 4)
+    assert 0 <= document["b"]["methods"]["ours"]["coverage"]["tissue"] <= 1
+
+
+def test_intervals_are_judged_where_there_are_several_samples(bench, folder: Path, capsys) -> None:
+    bench.main(arguments(folder, "--only", "a,b", "--limit", "1"))
+    assert "coverage" not in capsys.readouterr().out
+    bench.main(arguments(folder, "--only", "a,b", "--limit", "1", "--samples", "2"))
+    printed = capsys.readouterr().out
+    for what in ("a. coverage where in doubt", "b. CAMUS: coverage where in doubt"):
+        assert f"| {what} |" in printed
+    assert "Lowest cell: light/near" in printed
+
+
+def test_the_lowest_cell_is_sought_among_those_named(bench) -> None:
+    from bench_tables import lowest_cell
+
+    gains = {"all/all": -9, "light/near": 2, "light/whole": 1, "heavy/near": 0.5, "heavy/whole": -3, "camus/near": -8}
+    cells = {name: {"delta": gain} for name, gain in gains.items()}
+    assert lowest_cell(cells) == "heavy/whole"
+    assert lowest_cell(cells, levels=("light",), extents=("near",)) == "heavy/near"
+    assert lowest_cell(cells, levels=("light",)) == "light/whole"
+    assert lowest_cell({"all/all": {"delta": 1}}) is None
 
 
 def test_scans_with_haze_of_their_own_do_not_count_as_clean(bench, folder: Path) -> None:
@@ -161,6 +267,12 @@ def test_a_shipped_prior_is_named_and_its_card_found(bench, tmp_path: Path, monk
         (["--only", "x"], "no such part"),
         (["--tissue-prior", "nowhere.safetensors"], "nowhere.safetensors: no such prior"),
         (["--steps", "0", "--only", "d"], "steps"),
+        (["--set", "caution"], "--set takes NAME=VALUE"),
+        (["--set", "colour=red"], "--set knows no setting 'colour'"),
+        (["--set", "seed=1"], "--set knows no setting 'seed'"),
+        (["--methods", "proximal", "guesswork"], "no guidance 'guesswork'"),
+        (["--cine-frames", "0"], "--cine-frames must be at least 1"),
+        (["--card", "--methods", "proximal", "dps"], "--card takes one method, found proximal; dps"),
         (["--card"], "--card takes --patients held-out and parts b,c,d,e; found tuning"),
         (["--card", "--patients", "held-out", "--only", "b"], "--card takes --patients held-out and parts b,c,d,e"),
     ],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from usdehaze.validation.calibration import coverage, fit_factor
+from usdehaze.validation.calibration import coverage, fit_factor, interval_coverage, interval_of
 from usdehaze.validation.trust_study import calibrate
 
 N = 10_000
@@ -83,3 +85,25 @@ def test_nothing_to_fit_is_refused() -> None:
         coverage(estimate, std[1:], truth)
     with pytest.raises(ValueError, match="negative"):
         coverage(estimate, -std, truth)
+
+
+def test_an_interval_comes_from_the_result_or_from_its_deviation() -> None:
+    tissue, std = np.full((1, 2, 2), -20.0), np.full((1, 2, 2), 2.0)
+    low, high = interval_of(SimpleNamespace(tissue=tissue, std=std))
+    assert (low == -20 - 3.92).all() and (high == -20 + 3.92).all()
+    low, high = interval_of(SimpleNamespace(tissue=tissue, std=std, interval=np.stack([tissue - 9, tissue])))
+    assert (low == -29).all() and (high == -20).all()
+    assert interval_of(SimpleNamespace(tissue=tissue, std=None)) is None
+
+
+def test_coverage_of_gains_counts_where_there_is_doubt_and_everywhere() -> None:
+    """Pixels: held; held by the slack; outside; truth above the input is no gain, held; no doubt, outside; no image."""
+    seen = np.full((1, 6), -20.0)
+    truth = np.array([[-23.0, -25.5, -25.6, -15, -30, -30]])
+    haze = np.array([[-30.0, -30, -30, -35, -51, -30]])
+    interval = np.full((1, 6), -25.0), np.full((1, 6), -20.2)
+    inside = np.array([[True] * 5 + [False]])
+    covered = interval_coverage(interval, seen, truth, haze, inside)
+    assert covered == {"coverage": pytest.approx(3 / 4), "coverage_all": pytest.approx(3 / 5)}
+    assert interval_coverage(interval, seen, truth, haze, inside, floor_db=-35)["coverage"] == pytest.approx(2 / 3)
+    assert interval_coverage(interval, seen, truth, haze - 30, inside) == {"coverage_all": pytest.approx(3 / 5)}

@@ -13,10 +13,14 @@ from torch import nn
 from usdehaze.cine import Cartesian, Cine
 from usdehaze.priors.prior import Prior
 from usdehaze.validation.prior_bench import (
+    cine_figures,
     clip_figures,
     denoising_loss,
+    lost_figures,
     print_db,
     scene_figures,
+    simulator_figures,
+    trace_figures,
 )
 from usdehaze.validation.realhaze import Scene
 
@@ -89,6 +93,52 @@ def test_a_clip_whose_cavity_alone_got_darker() -> None:
     assert figures["ks_haze"]["tissue"] == 1 and figures["haze_shift_db"]["tissue"] == pytest.approx(-30)
     assert figures["gcnr"]["tissue"] > 0.95 > 0.3 > figures["gcnr"]["input"]
     assert figures["print_db"]["tissue"] == 0
+
+
+def test_errors_on_walls_have_a_sign_and_those_in_chambers_a_size() -> None:
+    true = np.full((10, 10), -30.0, np.float32)
+    wall, chamber = np.zeros((2, 10, 10), bool)
+    wall[:5], chamber[5:] = True, True
+    hazy, tissue = true + 4, true + np.where(wall, np.float32(-1), np.float32(2))
+    tissue[5:, ::2] -= 4
+    figures = simulator_figures(hazy, tissue, true, wall, chamber)
+    assert figures["wall_error_db"] == {"input": 4, "tissue": -1, "delta": -5}
+    assert figures["rmse_chamber_db"]["tissue"] == pytest.approx(2)
+    assert figures["psnr_db"]["input"] == pytest.approx(20 * math.log10(60 / 4))
+    assert figures["psnr_db"]["tissue"] == pytest.approx(10 * math.log10(60**2 / 2.5))
+    assert set(simulator_figures(hazy, tissue, true, wall & False, wall & False)) == {"psnr_db"}
+
+
+def test_pixels_are_lost_on_walls_and_elsewhere() -> None:
+    frame = np.full((4, 4), -50.0)
+    walls, inside = np.zeros((2, 4, 4), bool)
+    walls[:2], inside[:3] = True, True
+    tissue = frame.copy()
+    tissue[0], tissue[2:, :1] = -58, -60
+    figures = lost_figures(frame, tissue, walls, inside, -60)
+    assert figures["lost_walls"]["tissue"] == 0.5 and figures["lost_elsewhere"]["tissue"] == 0.25
+
+
+def test_a_removal_cut_short_by_the_floor_has_steps_that_are_not_its_own() -> None:
+    """10 dB off a frame whose columns lie 5 dB and 30 dB above the floor in turn."""
+    frames = np.where(np.arange(20) % 2, np.float32(-55), np.float32(-30)) * np.ones((2, 20, 1), np.float32)
+    figures = cine_figures(frames, np.maximum(frames - 10, -60), np.ones((20, 20), bool), -60)
+    assert {name: figure["tissue"] for name, figure in figures.items()} == {
+        "flicker": 0,
+        "step_db": 5,
+        "step_seen_db": 0,  # along the columns that stay above it
+    }
+    assert "flicker" not in cine_figures(frames[:1], frames[:1], np.ones((20, 20), bool), -60)
+
+
+def test_a_trace_counts_a_pixel_once_however_often_it_is_lowered() -> None:
+    frames = np.full((2, 3, 3), -30.0)
+    trace = np.eye(3, dtype=bool)
+    lowered = frames.copy()
+    lowered[:, 0, 0] -= 6
+    lowered[0, 1, 1] -= 1
+    lowered[:, 0, 2] -= 50  # beside it
+    assert trace_figures(frames, lowered, trace) == {"pixels": 3, "lowered": 1, "largest_db": 6, "mean_db": 13 / 6}
 
 
 class Shrinks(nn.Module):

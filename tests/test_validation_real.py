@@ -32,7 +32,7 @@ class Darkener:
     def __init__(self, seed: int) -> None:
         self.settings = replace(Settings(), seed=seed)
         self.tissue = self.haze = SimpleNamespace(name=self.prior)
-        self.device = torch.device("cpu")
+        self.device, self.precision = torch.device("cpu"), "fp32"
 
     def dehaze(self, cine: Any) -> SimpleNamespace:
         Darkener.n_frames += len(cine.frames)

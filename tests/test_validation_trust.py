@@ -9,12 +9,16 @@ import pytest
 
 from usdehaze.validation.trust import (
     flicker_ratio,
+    gain_step_db,
     harm_figures,
     harmless,
     leak_bits,
     leak_correlation,
+    lost_share,
     mutual_information,
+    removal_flicker,
     seed_spread,
+    visible_shift_db,
 )
 
 N = 128
@@ -171,3 +175,44 @@ def test_spread_over_seeds_is_that_of_the_draws() -> None:
     assert seed_spread(np.stack([outputs[0]] * 3), inside) == pytest.approx(0, abs=1e-12)
     with pytest.raises(ValueError, match="two seeds"):
         seed_spread(outputs[:1], inside)
+
+
+def test_an_unsteady_removal_flickers_by_the_share_of_it_that_changes() -> None:
+    frames = np.full((3, 4, 4), -20.0, np.float32)
+    inside = np.ones((4, 4), bool)
+    removed = np.array([4, 6, 4], np.float32)[:, None, None]
+    assert removal_flicker(frames, frames - removed, inside, -60) == pytest.approx(2 / (14 / 3))
+    assert removal_flicker(frames, frames - 5, inside, -60) == 0
+    assert removal_flicker(frames, frames, inside, -60) == 0
+    frames[1, :, 2:] = -60  # at the floor in one frame: neither change of these counts, nor that frame's removal
+    expected = 2 / ((3 * 8 * 4 + 2 * 8 * 4 + 8 * 6 - 8 * 4) / 40)
+    assert removal_flicker(frames, frames - removed, inside, -60) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="two frames"):
+        removal_flicker(frames[:1], frames[:1], inside, -60)
+
+
+def test_the_steps_of_a_gain_are_those_between_neighbours_that_count() -> None:
+    ramp = np.tile(-0.5 * np.arange(20.0), (2, 10, 1))
+    assert gain_step_db(ramp, np.ones((10, 20), bool)) == pytest.approx(0.5)
+    assert gain_step_db(ramp.swapaxes(1, 2), np.ones((20, 10), bool)) == pytest.approx(0.5)
+    cliff = np.where(np.arange(20) < 10, 0.0, -9.0) * np.ones((1, 10, 1))
+    assert gain_step_db(cliff, np.ones((10, 20), bool)) == pytest.approx(9)  # 10 of 370 steps
+    counts = np.ones((1, 10, 20), bool)
+    counts[..., 10] = False
+    assert gain_step_db(cliff, counts) == 0
+    assert gain_step_db(cliff, np.zeros((10, 20), bool)) is None
+
+
+def test_dim_pixels_are_lost_where_they_come_out_near_the_floor() -> None:
+    before = np.array([-57.0, -54, -50, -45, -44, -54])
+    after = np.array([-60.0, -57, -56.9, -60, -60, -60])
+    counts = np.array([True, True, True, True, True, False])
+    assert lost_share(before, after, counts, -60) == pytest.approx(2 / 3)  # dim: -54, -50 and -45
+    assert lost_share(before, after, before > -40, -60) is None
+
+
+def test_the_visible_shift_counts_bright_pixels_of_the_image() -> None:
+    clean = np.array([[-20.0, -39, -40, -20]])
+    inside = np.array([[True, True, True, False]])
+    assert visible_shift_db(clean, clean - [[1, 2, 30, 30]], inside) == pytest.approx(-1.5)
+    assert visible_shift_db(clean - 30, clean, inside) is None

@@ -1,30 +1,36 @@
-"""How good a pair of priors is: one command, one JSON, one table.
+"""How good a dehazer and its priors are: one command; of each method a JSON, its tables, and a column of headlines.
 
     python validation/bench.py                                   # the shipped priors, real scans kept for tuning
     python validation/bench.py --quick --tissue-prior runs/tissue.safetensors --haze-prior runs/haze.safetensors
     python validation/bench.py --patients held-out --baselines   # final figures
     python validation/bench.py --patients held-out --only b,c,d,e --card   # the same onto the priors' cards
+    python validation/bench.py --only g,h,i,j --methods proximal dps --set strength=0.5,1   # several side by side
 
 Parts (--only): a, simulated hearts with known truth; b, clean real frames under a fixed set of simulated hazes; c, real
 hazy clips; d, harm done to clean real frames; e, denoising loss on real tissue and on the hazes; f, a sheet of samples
-(it shows real frames: keep it out of the repository). What each figure is: docs/validation.md. Real scans are in
-USDEHAZE_DATA. Every frame leaves a record in --out, named after all that it depends on: a second run, or one that was
-stopped, measures only what is new.
+(it shows real frames: keep it out of the repository); g, a second simulator; h, labelled real frames as they are
+(CAMUS); i, real hazy clips as they play; j, harm to what can be seen of clean clips. What each figure is:
+docs/validation.md. Real scans are in USDEHAZE_DATA. Every frame leaves a record in --out, named after all that it
+depends on: a second run, or one that was stopped, measures only what is new.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from bench_card import check, write_cards
-from bench_parts import Bench
-from bench_records import Records
+from bench_methods import chosen_methods
+from bench_parts import CINE_FRAMES, Bench
+from bench_records import Records, priors_of
 from bench_sheet import write_sheet
-from bench_tables import by_cell, tables
+from bench_summary import summary_table
+from bench_tables import by_cell, lowest_cell, tables
+from bench_wide import WIDE
 
 from usdehaze.errors import UsdehazeError
 from usdehaze.settings import PRESETS, PRIORS
@@ -33,9 +39,9 @@ from usdehaze.validation.evaluate import summarise, write_json
 from usdehaze.validation.patients import SHARES
 
 HERE = Path(__file__).resolve().parent
-PARTS = "abcdef"
-OPTIONS = ("preset", "tissue_prior", "haze_prior", "steps", "samples", "device")
-QUICK = {"a": 2, "b": 12, "d": 6, "e": 12}  # scenes, with one seed and no sheet
+PARTS = "abcdef" + "".join(WIDE)
+QUICK = {"a": 2, "b": 12, "d": 6, "e": 12, "g": 4, "h": 4, "i": 2, "j": 3}  # scenes, with one seed and no sheet
+QUICK_CINE_FRAMES = 4
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -54,44 +60,66 @@ def run(args: argparse.Namespace) -> list[str]:
         raise UsdehazeError(f"no such part in --only {args.only}; there are {','.join(PARTS)}")
     if args.limit is not None and args.limit < 1:
         raise UsdehazeError(f"--limit must be at least 1, found {args.limit}")
+    if args.cine_frames is not None and args.cine_frames < 1:
+        raise UsdehazeError(f"--cine-frames must be at least 1, found {args.cine_frames}")
     if args.quick:
         wanted = wanted.replace("f", "")
+    methods = chosen_methods(args)
     if args.card:
-        check(wanted, args.patients)
+        check(wanted, args.patients, list(methods))
     data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
     if set(wanted) - {"a"} and not data.is_dir():
         raise UsdehazeError(f"no real scans in {data}; set USDEHAZE_DATA to their folder, or measure --only a")
+    benches = {label: make_bench(args, options, data) for label, options in methods.items()}
+    paths = {label: args.out / f"{run_name(args, bench, wanted, label)}.json" for label, bench in benches.items()}
+    documents: dict[str, dict[str, Any]] = {}
+    lines: list[str] = []
+    for label, bench in benches.items():
+        document = documents[label] = measure(bench, wanted)
+        write_json(paths[label], document)
+        lines += [*tables(document), f"figures: {paths[label]}"]
+        if "f" in wanted:
+            write_sheet(paths[label].with_suffix(".png"), bench)
+            lines.append(f"sheet: {paths[label].with_suffix('.png')}")
+        lines.append("")
+    lines += summary_table(documents)
+    if args.card:
+        named = zip((args.tissue_prior, args.haze_prior), PRIORS[args.preset], strict=True)
+        cards = write_cards(next(iter(documents.values())), [given or own for given, own in named])
+        lines += [f"card: {card}" for card in cards]
+    return lines
+
+
+def make_bench(args: argparse.Namespace, options: dict[str, Any], data: Path) -> Bench:
+    """The bench of one method, its dehazer made so that what is wrong with it shows before anything is measured."""
     bench = Bench(
-        options={name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None},
+        options=options,
         data=data,
         records=Records(args.out / "records"),
         share=args.patients,
         seeds=tuple(args.seeds or ((0,) if args.quick else (0, 1, 2))),
         limits=dict.fromkeys(PARTS, args.limit) if args.limit else QUICK if args.quick else {},
+        cine_frames=args.cine_frames or (QUICK_CINE_FRAMES if args.quick else CINE_FRAMES),
         baselines=args.baselines,
         gaussian_steps=args.gaussian_steps,
     )
     bench.records.folder.mkdir(parents=True, exist_ok=True)
-    document = measure(bench, wanted)
-    path = args.out / f"{run_name(args, bench, wanted)}.json"
-    write_json(path, document)
-    lines = [*tables(document), f"figures: {path}"]
-    if "f" in wanted:
-        write_sheet(path.with_suffix(".png"), bench)
-        lines.append(f"sheet: {path.with_suffix('.png')}")
-    if args.card:
-        named = zip((args.tissue_prior, args.haze_prior), PRIORS[args.preset], strict=True)
-        lines += [f"card: {card}" for card in write_cards(document, [given or own for given, own in named])]
-    return lines
+    bench.dehazer()
+    return bench
 
 
-def run_name(args: argparse.Namespace, bench: Bench, wanted: str) -> str:
+def run_name(args: argparse.Namespace, bench: Bench, wanted: str, label: str) -> str:
     """Of the files of a run: what was measured, and how much of it."""
-    priors = [prior.sha256[:8] for prior in (bench.dehazer().tissue, bench.dehazer().haze)]
-    numbers = [f"{what}{value}" for what in ("steps", "samples", "limit") if (value := getattr(args, what))]
+    priors = [name.rsplit(":", 1)[-1][:8] for name in priors_of(bench.dehazer()).values()]
+    method = [] if label == args.preset else [re.sub(r"[^\w.]+", "_", label)]
+    numbers = [
+        f"{what.split('_')[0]}{value}"
+        for what in ("steps", "samples", "limit", "cine_frames")
+        if (value := getattr(args, what))
+    ]
     parts = [] if set(wanted) == set(PARTS) else [wanted]
     switches = [what for what in ("quick", "baselines") if getattr(args, what)]
-    return "-".join([args.patients, *priors, args.preset, *numbers, *switches, *parts])
+    return "-".join([args.patients, *priors, args.preset, *method, *numbers, *switches, *parts])
 
 
 def measure(bench: Bench, wanted: str) -> dict[str, Any]:
@@ -99,12 +127,12 @@ def measure(bench: Bench, wanted: str) -> dict[str, Any]:
     dehazer = bench.dehazer()
     document: dict[str, Any] = {
         "settings": {
-            "tissue_prior": dehazer.tissue.name,
-            "haze_prior": dehazer.haze.name,
+            **{f"{kind}_prior": name for kind, name in priors_of(dehazer).items()},
             **vars(dehazer.settings),
             "patients": bench.share,
             "seeds": bench.seeds,
             "limits": bench.limits,
+            "cine_frames": bench.cine_frames,
         }
     }
     for part, work in (("a", bench.simulated), ("c", bench.clips), ("d", bench.harm)):
@@ -114,14 +142,16 @@ def measure(bench: Bench, wanted: str) -> dict[str, Any]:
     if "b" in wanted:
         records = bench.under_haze()
         rows = {name: [record for record in records if record["method"] == name] for name in _methods(records)}
+        cells = {name: by_cell(rows[name]) for name in rows}
         document["b"] = {
             "methods": {name: summarise(rows[name]) for name in rows},
-            "cells": {name: by_cell(rows[name]) for name in rows},
+            "cells": cells,
+            "lowest_cell": {name: lowest_cell(cells[name]) for name in rows},
             "records": records,
         }
     if "e" in wanted:
         document["e"] = bench.losses()
-    return document
+    return document | {part: work(bench) for part, work in WIDE.items() if part in wanted}
 
 
 def _methods(records: list[dict[str, Any]]) -> list[str]:
@@ -135,11 +165,19 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", choices=list(PRESETS), default="fast")
     parser.add_argument("--steps", type=int, help="noise levels (the preset's)")
     parser.add_argument("--samples", type=int, help="posterior samples a frame, whose mean counts (1)")
+    parser.add_argument("--methods", nargs="+", metavar="GUIDANCE", help="guidances to compare (the preset's)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        metavar="NAME=VALUE[,VALUE]",
+        help="any other setting of Dehazer.from_pretrained, for all methods; of several values each is a method",
+    )
     parser.add_argument("--only", default=PARTS, help="parts, as in b,c (all)")
     parser.add_argument("--patients", choices=SHARES, default=SHARES[0], help="real clean scans to measure (tuning)")
     parser.add_argument("--limit", type=int, help="at most so many scenes of each part")
+    parser.add_argument("--cine-frames", type=int, help=f"first frames of each clip of part i ({CINE_FRAMES})")
     parser.add_argument("--seeds", type=int, nargs="+", help="of the real hazy clips (0 1 2)")
-    parser.add_argument("--quick", action="store_true", help="few scenes, one seed, no sheet: about three CPU minutes")
+    parser.add_argument("--quick", action="store_true", help="few scenes, one seed, no sheet")
     parser.add_argument("--baselines", action="store_true", help="also what runs without a haze prior, in part b")
     parser.add_argument("--gaussian-steps", type=int, default=GAUSSIAN_STEPS, help=f"of these ({GAUSSIAN_STEPS})")
     parser.add_argument("--card", action="store_true", help="put scores of held-out scans on the priors' cards")

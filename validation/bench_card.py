@@ -20,12 +20,14 @@ KINDS = ("tissue", "haze")
 UNDER_HAZE = ("psnr_db", "ssim", "lpips", "gcnr", "rmse_tissue_db", "rmse_haze_db")
 
 
-def check(wanted: str, patients: str) -> None:
-    """Only figures on scans nobody tuned on go onto a card, and all of them together.
+def check(wanted: str, patients: str, methods: Sequence[str]) -> None:
+    """Only figures on scans nobody tuned on go onto a card, all of them together, and those of one method.
 
     Raises:
-        UsdehazeError: other scans, or parts left out.
+        UsdehazeError: other scans, parts left out, or several methods.
     """
+    if len(methods) > 1:
+        raise UsdehazeError(f"--card takes one method, found {'; '.join(methods)}")
     if patients != "held-out" or set(PARTS) - set(wanted):
         raise UsdehazeError(f"--card takes --patients held-out and parts {','.join(PARTS)}; found {patients}, {wanted}")
 

@@ -19,6 +19,7 @@ from usdehaze.io import open_cine
 from usdehaze.settings import PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS, methods
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
+from usdehaze.validation.calibration import Interval, interval_coverage, interval_of
 from usdehaze.validation.evaluate import figure
 from usdehaze.validation.hazes import FLOOR_DB, Haze, load_hazes
 from usdehaze.validation.lpips import Lpips
@@ -38,7 +39,9 @@ SIMULATED = 8
 SCENES = {"tuning": 36, "held-out": 72}  # of part b: four, or eight, of each haze level and extent
 SPAN_DB = 60.0  # of the frames that hazes are shown to a prior as
 CLASSICAL = ("median over beams", "non-local means")
+CINE_FRAMES = 12  # first ones of a clip, in part i
 RULES = {"projection": "projection", "PiGDM": "pigdm", "DPS": "dps"}
+Outcome = tuple[np.ndarray, Interval | None]  # tissue (H, W) in dB, and its 95 % interval where a method states one
 
 
 @dataclass(eq=False)
@@ -52,6 +55,7 @@ class Bench:
         share: of the real clean scans, "tuning" or "held-out".
         seeds: of part c.
         limits: most scenes of a part, by its letter.
+        cine_frames: most frames of a clip, in part i.
         baselines: also measure what runs without a haze prior in part b.
         gaussian_steps: of the paper's rules among these.
         sets: of real clean scans.
@@ -64,6 +68,7 @@ class Bench:
     share: str = "tuning"
     seeds: tuple[int, ...] = (0, 1, 2)
     limits: dict[str, int] = field(default_factory=dict)
+    cine_frames: int = CINE_FRAMES
     baselines: bool = False
     gaussian_steps: int = GAUSSIAN_STEPS
     sets: tuple[str, ...] = (CAMUS, CLEAN_CINES)
@@ -72,8 +77,9 @@ class Bench:
     def __post_init__(self) -> None:
         of_share = read_patients(HERE / "patients.json", self.share)
         self.names = {name: of_share[name] for name in self.sets}
+        self.patients = [name for name in of_share[CAMUS] if (self.data / CAMUS / f"{name}.h5").exists()]
         if CAMUS in self.names:
-            self.names[CAMUS] = [scan for scan in self.names[CAMUS] if self._has_low_haze(scan)]
+            self.names[CAMUS] = [scan for scan in self.patients if self._has_low_haze(scan)]
         self.hazes = load_hazes(HERE / "hazes.npz")
 
     @lru_cache  # noqa: B019 (one bench a run)
@@ -105,8 +111,6 @@ class Bench:
 
     def _has_low_haze(self, scan: str) -> bool:
         """Many CAMUS scans come with haze of their own, which a dehazer rightly takes off and is then charged for."""
-        if not (self.data / CAMUS / f"{scan}.h5").exists():
-            return False
         opened = clean_scan(self.data, CAMUS, scan)
         assert opened.cavities is not None
         return bool(np.median(opened.cine.frames[0][opened.cavities[0]]) <= LOW_HAZE_DB)
@@ -120,7 +124,8 @@ class Bench:
 
         def measure(scene: Scene) -> dict[str, Any]:
             harm = clean_figures(scene, self.dehazer().dehaze(scene.clean))
-            return harm | hazy_figures(scene, self.dehazer().dehaze(scene.hazy))
+            result = self.dehazer().dehaze(scene.hazy)
+            return harm | hazy_figures(scene, result) | coverage_figures(scene, outcome(result)[1])
 
         records = []
         for seed in range(FIRST_SEED, FIRST_SEED + self.some("a", SIMULATED)):
@@ -132,8 +137,9 @@ class Bench:
     def under_haze(self) -> list[dict[str, Any]]:
         """Part b: real tissue under a haze of each level and extent, by every method."""
 
-        def measure(scene: Scene, tissue: Callable[[], np.ndarray]) -> dict[str, Any]:
-            return scene_figures(scene, tissue(), self.lpips)
+        def measure(scene: Scene, run: Callable[[], Outcome]) -> dict[str, Any]:
+            tissue, interval = run()
+            return scene_figures(scene, tissue, self.lpips) | coverage_figures(scene, interval)
 
         records = []
         for i, scan in enumerate(self.clean_scans(self.some("b", SCENES[self.share]))):
@@ -142,29 +148,31 @@ class Bench:
             scene = scan.under(native, native[0])
             design = {"level": haze.level, "extent": haze.extent, "haze": haze.seed}
             design["set"] = CLEAN_CINES if scan.cavities is None else CAMUS
-            for method, by, tissue in self.rows(scene, scan, haze):
+            for method, by, run in self.rows(scene, scan, haze):
                 by = by | {"method": method, "haze": haze.seed, "lpips": self.lpips is not None}
-                record = self.records.kept("b", scene.name, by, partial(measure, scene, tissue))
+                record = self.records.kept("b", scene.name, by, partial(measure, scene, run))
                 records.append(record | {"method": method, "scene": i} | design)
         return records
 
     def rows(
         self, scene: Scene, scan: CleanScan, haze: Haze
-    ) -> Iterator[tuple[str, dict[str, Any], Callable[[], np.ndarray]]]:
-        """Name, what it depends on, and tissue ``(H, W)``, of every method of part b."""
+    ) -> Iterator[tuple[str, dict[str, Any], Callable[[], Outcome]]]:
+        """Name, what it depends on, and what gives its outcome, of every method of part b."""
         hazy, dehazers = scene.hazy, {OURS: self.dehazer()}
         for name in ORACLES if self.oracles else ():
-            yield name, {"frames": digest_of(hazy.frames)}, partial(oracle, name, scene, scan.mapper, haze.frame_db)
+            known = partial(oracle, name, scene, scan.mapper, haze.frame_db)
+            yield name, {"frames": digest_of(hazy.frames)}, lambda known=known: (known(), None)
         if self.baselines:
             table = methods()
             for name in CLASSICAL:
                 if table[name].available:
                     run = table[name].make()
-                    yield name, {"frames": digest_of(hazy.frames)}, lambda run=run: run(hazy).tissue[0]
-            dehazers["same sampler, Gaussian noise"] = self.dehazer(with_haze_prior=False)
+                    yield name, {"frames": digest_of(hazy.frames)}, lambda run=run: (run(hazy).tissue[0], None)
+            if self.dehazer().haze:
+                dehazers["same sampler, Gaussian noise"] = self.dehazer(with_haze_prior=False)
             dehazers |= {f"{name}, Gaussian noise": self.without_haze_prior(rule) for name, rule in RULES.items()}
         for name, dehazer in dehazers.items():
-            yield name, made_by(hazy, dehazer), lambda dehazer=dehazer: dehazer.dehaze(hazy).tissue[0]
+            yield name, made_by(hazy, dehazer), lambda dehazer=dehazer: outcome(dehazer.dehaze(hazy))
 
     def clips(self) -> list[dict[str, Any]]:
         """Part c: first frames of real hazy clips, under every seed."""
@@ -211,7 +219,7 @@ class Bench:
                 dehazer.tissue, *(torch.stack(images)[:, None] for images in zip(*frames, strict=True))
             )
             for name, frames in sets.items()
-            if frames
+            if frames and dehazer.tissue
         }
         if dehazer.haze:
             hazes = self.haze_frames()[:, None]
@@ -225,11 +233,33 @@ class Bench:
         return torch.from_numpy(frames / SPAN_DB + 1).clamp(0, 1)
 
 
+def outcome(result: Any) -> Outcome:
+    """Of the first frame of a dehazed cine."""
+    interval = interval_of(result)
+    return result.tissue[0], None if interval is None else (interval[0][0], interval[1][0])
+
+
+def coverage_figures(scene: Scene, interval: Interval | None) -> dict[str, Any]:
+    """`interval_coverage` of a scene's first frame, as figures; none where there is no interval."""
+    if interval is None:
+        return {}
+    frames = scene.hazy.frames[0], scene.clean.frames[0], scene.haze[0]
+    shares = interval_coverage(interval, *frames, scene.inside, -scene.hazy.dynamic_range_db)
+    return {name: figure(None, share) for name, share in shares.items()}
+
+
 @lru_cache(maxsize=64)  # the sector is not looked for anew for every haze and prior
 def clean_scan(data: Path, set_name: str, scan: str) -> CleanScan:
     """First frame of a clean scan, with its regions."""
-    labels: dict[str, Any] = {"dataset": "image", "labels": CAMUS_LABELS} if set_name == CAMUS else {}
-    return open_clean(data / set_name / f"{scan}.h5", n_frames=1, **labels)
+    if set_name == CAMUS:
+        return labelled_scan(data, scan, n_frames=1)
+    return open_clean(data / set_name / f"{scan}.h5", n_frames=1)
+
+
+def labelled_scan(data: Path, patient: str, n_frames: int, margin_px: float = 3.0) -> CleanScan:
+    """First frames of a CAMUS patient, with their regions eroded by a margin."""
+    path = data / CAMUS / f"{patient}.h5"
+    return open_clean(path, n_frames=n_frames, dataset="image", labels=CAMUS_LABELS, margin_px=margin_px)
 
 
 def model_frame(cine: Cine, grid: ModelGrid) -> tuple[torch.Tensor, torch.Tensor]:

@@ -20,8 +20,12 @@ from usdehaze.cine import Cine
 from usdehaze.dehazer import Dehazer
 from usdehaze.validation.evaluate import json_ready, write_json
 
-CODE = ("*.py", "diffusion/*.py", "geometry/*.py", "priors/prior.py", "priors/unet.py", "priors/ncsnv2.py")
-FIGURES = ("metrics", "lpips", "prior_bench", "oracles", "trust", "trust_study", "realhaze", "evaluate", "baselines")
+CODE = ("*.py", "diffusion/*.py", "geometry/*.py", "priors/*.py")
+FIGURES = (
+    *("metrics", "lpips", "prior_bench", "oracles", "trust", "trust_study", "realhaze", "evaluate", "baselines"),
+    *("calibration", "traces"),
+)
+KINDS = ("tissue", "haze", "posterior")  # of the priors that a dehazer may have
 
 
 @dataclass(eq=False)
@@ -62,9 +66,18 @@ class Records:
 
 def made_by(cine: Cine, dehazer: Dehazer) -> dict[str, Any]:
     """All that a dehazed cine depends on, but for the code."""
-    priors = [prior.name if prior else None for prior in (dehazer.tissue, dehazer.haze)]
-    frames = digest_of(cine.frames)
-    return {"priors": priors, "settings": asdict(dehazer.settings), "frames": frames, "device": dehazer.device.type}
+    return {
+        "priors": priors_of(dehazer),
+        "settings": asdict(dehazer.settings),
+        "precision": dehazer.precision,
+        "frames": digest_of(cine.frames),
+        "device": dehazer.device.type,
+    }
+
+
+def priors_of(dehazer: Dehazer) -> dict[str, str]:
+    """Name, with its hash, of every prior that a dehazer has, by kind."""
+    return {kind: prior.name for kind in KINDS if (prior := getattr(dehazer, kind, None)) is not None}
 
 
 def digest_of(frames: np.ndarray) -> str:

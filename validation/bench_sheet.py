@@ -16,7 +16,9 @@ COLUMNS, GAP_PX, BACKGROUND = 8, 4, 96
 
 
 def write_sheet(path: Path, bench: Bench) -> None:
-    """Four rows of polar frames: samples of tissue, real frames, samples of haze, the bench's hazes.
+    """Rows of polar frames: samples of tissue, real frames, samples of haze, the bench's hazes.
+
+    A dehazer without such priors has no rows of samples.
 
     It shows real frames of patients: never for the repository.
 
@@ -25,10 +27,11 @@ def write_sheet(path: Path, bench: Bench) -> None:
     """
     dehazer = bench.dehazer()
     real = [model_frame(scan.cine, dehazer.grid)[0] for scan in bench.clean_scans(COLUMNS)]
-    drawn = [
-        draw_samples(prior, COLUMNS, device=dehazer.device).cpu()[:, 0] for prior in (dehazer.tissue, dehazer.haze)
-    ]
-    rows = [drawn[0], real, drawn[1], bench.haze_frames()[:COLUMNS]]
+    rows = []
+    for prior, frames in ((dehazer.tissue, real), (dehazer.haze, bench.haze_frames()[:COLUMNS])):
+        if prior:
+            rows.append(draw_samples(prior, COLUMNS, device=dehazer.device).cpu()[:, 0])
+        rows.append(frames)
     sheet = np.concatenate([np.concatenate([_tile(frame) for frame in row], axis=1) for row in rows])
     with atomic(path, overwrite=True) as part:
         Image.fromarray(sheet).save(part, format="PNG")

@@ -19,10 +19,12 @@ from usdehaze.validation.benchmark import MIN_REGION_PIXELS
 from usdehaze.validation.evaluate import figure
 from usdehaze.validation.lpips import Lpips
 from usdehaze.validation.realhaze import Scene
+from usdehaze.validation.trust import gain_step_db, lost_share, removal_flicker
 
 SIGMAS = (0.03, 0.1, 0.3, 1.0, 3.0)  # noise levels of the denoising loss, model units
 RING_PX = (3, 10)  # pixels around a region whose haze its own is compared with
 DENOISED_AT_ONCE = 8
+LOWERED_DB = 1.0  # a pixel of a burned-in trace that lost more is damaged
 
 
 def scene_figures(scene: Scene, tissue_db: np.ndarray, lpips: Lpips | None) -> dict[str, Any]:
@@ -87,6 +89,84 @@ def print_db(image_db: np.ndarray, region: np.ndarray) -> float:
     distance = ndimage.distance_transform_edt(~region)
     ring = (distance >= RING_PX[0]) & (distance <= RING_PX[1])
     return float(image_db[region].mean(dtype=np.float64) - image_db[ring].mean(dtype=np.float64))
+
+
+def simulator_figures(
+    hazy_db: np.ndarray,
+    tissue_db: np.ndarray,
+    true_db: np.ndarray,
+    wall: np.ndarray,
+    chamber: np.ndarray,
+    dynamic_range_db: float = 60.0,
+) -> dict[str, Any]:
+    """Figures of one simulated frame against its true tissue; all images ``(H, W)``, dB, regions bool.
+
+    Returns:
+        ``psnr_db`` of the whole frame; ``wall_error_db``, mean of image minus truth on walls; ``rmse_chamber_db``. Each
+        ``{"input", "tissue", "delta"}``; a region without pixels is left out.
+    """
+    images = hazy_db, tissue_db
+    figures = {"psnr_db": figure(*(metrics.psnr_db(image, true_db, dynamic_range_db) for image in images))}
+    if wall.any():
+        figures["wall_error_db"] = figure(*(metrics.mean_shift_db(true_db[wall], image[wall]) for image in images))
+    if chamber.any():
+        errors = (metrics.rmse_db(image[chamber], true_db[chamber]) for image in images)
+        figures["rmse_chamber_db"] = figure(*errors)
+    return figures
+
+
+def lost_figures(
+    frame_db: np.ndarray, tissue_db: np.ndarray, walls: np.ndarray, inside: np.ndarray, floor_db: float
+) -> dict[str, Any]:
+    """``lost_walls`` and ``lost_elsewhere``: `lost_share` on walls, and in the image around them, of one frame."""
+    shares = {
+        "lost_walls": lost_share(frame_db, tissue_db, walls, floor_db),
+        "lost_elsewhere": lost_share(frame_db, tissue_db, inside & ~walls, floor_db),
+    }
+    return {name: figure(None, share) for name, share in shares.items() if share is not None}
+
+
+def cine_figures(input_db: np.ndarray, output_db: np.ndarray, inside: np.ndarray, floor_db: float) -> dict[str, Any]:
+    """What a removal looks like when a hazy clip is played; no truth is needed.
+
+    Args:
+        input_db, output_db: ``(T, H, W)`` dB.
+        inside: bool ``(H, W)``, the image.
+        floor_db: of the input.
+
+    Returns:
+        ``flicker`` (`removal_flicker`), from two frames on; ``step_db`` (`gain_step_db`) of the native gain over the
+        image, and ``step_seen_db`` of that where the output is above the floor, which elsewhere cuts the gain short;
+        ``lost`` (`lost_share`). Each ``{"input": None, "tissue", "delta": None}``; left out without pixels.
+    """
+    gain = output_db - input_db
+    figures = {
+        "flicker": removal_flicker(input_db, output_db, inside, floor_db) if len(input_db) > 1 else None,
+        "step_db": gain_step_db(gain, inside),
+        "step_seen_db": gain_step_db(gain, inside & (output_db > floor_db)),
+        "lost": lost_share(input_db, output_db, np.broadcast_to(inside, input_db.shape), floor_db),
+    }
+    return {name: figure(None, value) for name, value in figures.items() if value is not None}
+
+
+def trace_figures(input_db: np.ndarray, output_db: np.ndarray, trace: np.ndarray) -> dict[str, float]:
+    """What became of the pixels of a burned-in trace.
+
+    Args:
+        input_db, output_db: ``(T, H, W)`` dB.
+        trace: bool ``(H, W)``, at least one pixel.
+
+    Returns:
+        ``pixels`` of the trace; ``lowered``, those that any frame has more than 1 dB lower; ``largest_db`` and
+        ``mean_db``, lowering over pixels and frames, positive downwards.
+    """
+    lowering = (input_db.astype(np.float64) - output_db)[:, trace]
+    return {
+        "pixels": int(trace.sum()),
+        "lowered": int((lowering > LOWERED_DB).any(axis=0).sum()),
+        "largest_db": float(lowering.max()),
+        "mean_db": float(lowering.mean()),
+    }
 
 
 def denoising_loss(

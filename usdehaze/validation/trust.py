@@ -13,6 +13,10 @@ BRIGHT_DB = -30.0  # change of clean frames is measured on pixels brighter than 
 HARM_SHIFT_DB = 1.0  # a clean frame's tissue mean may move by this much
 RISE_TOLERANCE_DB = 1e-3  # rounding of float32 dB
 LEAK_BINS = 16  # of the mutual information, along either axis
+VISIBLE_DB = -40.0  # darker pixels hardly show on a screen
+STEP_PERCENTILE = 99.5  # of the steps of a gain from pixel to pixel
+DIM_DB = (6.0, 15.0)  # above the floor: pixels that are easily lost
+LOST_DB = 3.0  # above the floor, and no more: what a dim pixel is lost at
 
 
 def harm_figures(clean_db: np.ndarray, output_db: np.ndarray, tissue: np.ndarray) -> dict[str, float]:
@@ -124,6 +128,71 @@ def flicker_ratio(removed_db: np.ndarray, input_db: np.ndarray, inside: np.ndarr
     return flicker_db(removed_db, inside) / reference if reference > 0 else float("nan")
 
 
+def removal_flicker(input_db: np.ndarray, output_db: np.ndarray, inside: np.ndarray, floor_db: float) -> float:
+    """How unsteady a removal is: mean ``|r_(t+1) - r_t|`` over mean ``|r_t|``, ``r`` = input minus output in dB.
+
+    Pixels count where they lie inside and the input above the floor, for a change in both frames. 0: the same is taken
+    off every frame, or nothing at all; 1: what is removed changes by as much as it is.
+
+    Args:
+        input_db, output_db: ``(T, H, W)``, at least two frames.
+        inside: bool ``(H, W)``.
+        floor_db: of the input.
+
+    Raises:
+        ValueError: a single frame.
+    """
+    if len(input_db) < 2:
+        raise ValueError(f"flicker needs two frames, found {len(input_db)}")
+    removed = input_db.astype(np.float64) - output_db
+    counts = inside & (input_db > floor_db)
+    amount = np.abs(removed[counts])
+    if not amount.any():
+        return 0.0
+    change = np.abs(np.diff(removed, axis=0))[counts[1:] & counts[:-1]]
+    return float(change.mean() / amount.mean()) if change.size else 0.0
+
+
+def gain_step_db(gain_db: np.ndarray, counts: np.ndarray) -> float | None:
+    """How abrupt a gain is: 99.5th percentile of its absolute steps between neighbours, along rows and columns, in dB.
+
+    Args:
+        gain_db: ``(T, H, W)``.
+        counts: bool, ``(T, H, W)`` or ``(H, W)``; a step counts between two pixels that do.
+
+    Returns:
+        None where no two neighbours count.
+    """
+    counts = np.broadcast_to(counts, gain_db.shape)
+    steps = [
+        np.abs(np.diff(gain_db.astype(np.float64), axis=axis))[np.logical_and(*_neighbours(counts, axis))]
+        for axis in (1, 2)
+    ]
+    every = np.concatenate(steps)
+    return float(np.percentile(every, STEP_PERCENTILE)) if every.size else None
+
+
+def lost_share(input_db: np.ndarray, output_db: np.ndarray, counts: np.ndarray, floor_db: float) -> float | None:
+    """Share of dim pixels, 6 to 15 dB above the floor, that come out at most 3 dB above it.
+
+    Args:
+        input_db, output_db, counts: of one shape, the last bool.
+        floor_db: of the input.
+
+    Returns:
+        0 to 1, or None where no pixel that counts is dim.
+    """
+    above = input_db - floor_db
+    dim = counts & (above >= DIM_DB[0]) & (above <= DIM_DB[1])
+    return float((output_db[dim] - floor_db <= LOST_DB).mean()) if dim.any() else None
+
+
+def visible_shift_db(clean_db: np.ndarray, output_db: np.ndarray, inside: np.ndarray) -> float | None:
+    """Mean output minus input of the pixels inside that are brighter than -40 dB, ``(H, W)`` all; None without any."""
+    visible = inside & (clean_db > VISIBLE_DB)
+    return float((output_db.astype(np.float64) - clean_db)[visible].mean()) if visible.any() else None
+
+
 def seed_spread(outputs_db: np.ndarray, inside: np.ndarray) -> float:
     """Spread of the results of one frame under several seeds: root mean variance over the pixels inside, dB.
 
@@ -137,6 +206,12 @@ def seed_spread(outputs_db: np.ndarray, inside: np.ndarray) -> float:
     if len(outputs_db) < 2 or not inside.any():
         raise ValueError(f"spread needs two seeds and a pixel, found {len(outputs_db)} and {int(inside.sum())}")
     return float(np.sqrt(outputs_db[:, inside].astype(np.float64).var(axis=0, ddof=1).mean()))
+
+
+def _neighbours(image: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every pixel of ``(T, H, W)`` that has a next one along an axis, and that one."""
+    n = image.shape[axis]
+    return image.take(range(n - 1), axis), image.take(range(1, n), axis)
 
 
 def _centred(*images: ArrayLike) -> list[np.ndarray]:
