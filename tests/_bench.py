@@ -41,7 +41,7 @@ class Lowers:
     def from_pretrained(cls, preset="fast", *, guidance="learned", drop_db=2.0, seed=0, **_):
         return cls(FakeSettings(guidance, drop_db, seed))
 
-    def dehaze(self, cine):
+    def dehaze(self, cine, interval=False):
         inside = make_mapper(cine.geometry, cine.frames.shape[1:], self.grid).image_mask
         tissue = cine.frames - np.where(inside, np.float32(self.settings.drop_db), 0)
         interval = np.stack([tissue - 0.5, tissue + 0.5])

@@ -1,4 +1,4 @@
-"""The dehazer with the priors that ship, on simulated cines."""
+"""The dehazer with the posterior and the priors that ship, on simulated cines."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ import torch
 from usdehaze.cine import Cartesian, Cine, Source
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import PRESETS, Settings
+from usdehaze.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.simulate import simulate_cine
 
 
@@ -40,6 +40,13 @@ def part(cine: Cine, start: int, stop: int) -> Cine:
 def test_batch_size_never_changes_a_bit(cine, whole, batch_size):
     again = dehazer(batch_size=batch_size).dehaze(cine)
     assert np.array_equal(again.tissue, whole.tissue) and np.array_equal(again.haze, whole.haze)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_batch_size_never_changes_a_bit_with_a_rule_either(cine, batch_size):
+    by_rule = dehazer(guidance="proximal").dehaze(part(cine, 0, 3))
+    again = dehazer(guidance="proximal", batch_size=batch_size).dehaze(part(cine, 0, 3))
+    assert np.array_equal(again.tissue, by_rule.tissue) and np.array_equal(again.haze, by_rule.haze)
 
 
 def test_number_of_cores_never_changes_a_bit(cine, whole):
@@ -86,38 +93,83 @@ def test_strength_scales_the_removal_in_db(cine, whole):
     np.testing.assert_allclose(half[clear], expected[clear], atol=1e-4)
 
 
-def test_caution_is_the_quantile_of_the_gain_over_the_samples(cine):
+def test_caution_is_the_quantile_of_the_gain_over_the_samples_of_a_rule(cine):
     y = torch.from_numpy(cine.frames[:2] / cine.dynamic_range_db + 1)
     seen = torch.ones(y.shape[1:])
-    (least, haze, deviation), (middle, _, _), (most, _, _) = (
-        dehazer(samples=3, caution=caution).split(y, seen) for caution in (1.0, 0.5, 0.0)
+    least, middle, most = (
+        dehazer(guidance="proximal", samples=3, caution=caution).split(y, seen) for caution in (1.0, 0.5, 0.0)
     )
-    gains = torch.stack([least, middle, most])  # of three samples the quantiles 1, 0.5 and 0 are the samples, sorted
-    assert torch.equal(gains.sort(0, descending=True).values, gains) and float((least - most).max()) > 0.05
-    torch.testing.assert_close(gains.std(0), deviation)
+    gains = torch.stack([least.gain, middle.gain, most.gain])  # of three samples they are the samples, sorted
+    assert torch.equal(gains.sort(0, descending=True).values, gains) and float((gains[0] - gains[2]).max()) > 0.05
+    torch.testing.assert_close(gains.std(0), least.deviation)
     # The first sample's stream is that of the single run, whatever comes after it.
-    gain, level, none = dehazer(samples=1).split(y, seen)
-    assert bool((gain == gains).any(0).all()) and float(none.abs().max()) == 0
-    assert not torch.equal(level, haze)
+    single = dehazer(guidance="proximal", samples=1).split(y, seen)
+    assert bool((single.gain == gains).any(0).all()) and not single.deviation.any() and single.ends is None
+    assert not torch.equal(single.level, least.level)
+
+
+def test_caution_leaves_more_haze_everywhere_and_the_interval_lies_around_it(cine):
+    y = torch.from_numpy(cine.frames[:2] / cine.dynamic_range_db + 1)
+    seen = torch.ones(y.shape[1:])
+    bold, middle, cautious = (dehazer(caution=caution).split(y, seen) for caution in (0.3, 0.5, 0.9))
+    assert bool((bold.gain <= middle.gain).all()) and bool((middle.gain <= cautious.gain).all())
+    assert float((cautious.gain - bold.gain).mean()) > 1 / 60
+    low, high = middle.ends
+    assert bool((low <= bold.gain).all()) and bool((cautious.gain <= high).all())
+    assert torch.equal(low, cautious.ends[0]) and torch.equal(middle.deviation, bold.deviation)
+
+
+def test_the_interval_comes_on_request_on_the_native_grid(cine, whole):
+    first = part(cine, 0, 1)
+    result = dehazer().dehaze(first, interval=True)
+    assert whole.interval is None and result.interval.shape == (2, *first.frames.shape)
+    low, high = result.interval
+    assert np.all(low <= result.tissue + 1e-4) and np.all(result.tissue <= high + 1e-4) and np.all(high <= first.frames)
+    assert dehazer(guidance="proximal").dehaze(first, interval=True).interval is None
 
 
 def test_several_samples_report_their_deviation_and_what_they_cost(cine):
     first = part(cine, 0, 1)
-    single, several = dehazer(samples=1).dehaze(first), dehazer(samples=3).dehaze(first)
+    single, several = dehazer(samples=1).dehaze(first), dehazer(samples=5).dehaze(first)
     assert single.std is None and several.std is not None
     assert several.std.shape == first.frames.shape and several.std.max() > 0.1
-    assert (single.settings["evaluations"], several.settings["evaluations"]) == (2 * 4, 2 * 4 * 3)
+    assert (single.settings["evaluations"], several.settings["evaluations"]) == (4, 4 * 5)
+    both = dehazer(guidance="proximal", samples=3).dehaze(first)  # two networks
+    assert both.settings["evaluations"] == 2 * 4 * 3
+
+
+def test_a_preview_takes_one_pass(cine):
+    result = Dehazer.from_pretrained("preview").dehaze(part(cine, 0, 1))
+    assert result.settings["evaluations"] == 1 and np.all(result.tissue <= cine.frames[:1])
+
+
+def test_a_learned_result_names_its_posterior_and_what_it_learned_from(whole):
+    s = whole.settings
+    assert s["guidance"] == "learned" and len(s["posterior"].split("sha256:")[1]) == 64
+    assert s["tissue_prior"] == s["haze_prior"] == "usdehaze.simulate (no patient data)"
+    assert "observation" not in s and "scale" not in s
 
 
 @pytest.mark.parametrize(
-    "options", [{"guidance": "pigdm"}, {"guidance": "dps"}, {"use_haze_prior": False}, {"preset": "paper"}]
+    "options",
+    [
+        {"guidance": "proximal"},
+        {"guidance": "pigdm"},
+        {"guidance": "dps"},
+        {"sampler": "heun"},
+        {"use_haze_prior": False},
+        {"preset": "paper"},
+        {"tissue_prior": "tissue"},
+    ],
 )
 def test_every_way_of_working_gives_a_result_of_its_own(cine, whole, options):
     first = part(cine, 0, 1)
     result = dehazer(**options).dehaze(first)
     assert np.all(result.tissue <= first.frames)
     assert not np.array_equal(result.tissue, whole.tissue[:1])
-    assert result.settings["steps"] == 4 and len(result.settings["tissue_prior"].split("sha256:")[1]) == 64
+    assert result.settings["steps"] == 4
+    network = result.settings["posterior" if result.settings["guidance"] == "learned" else "tissue_prior"]
+    assert len(network.split("sha256:")[1]) == 64
 
 
 def test_other_dynamic_ranges_see_the_same_model_frames(cine, whole):
@@ -147,6 +199,9 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
         ({"device": "abacus"}, "no device 'abacus'"),
         ({"batch_size": 0}, "batch size must be at least 1"),
         ({"tissue_prior": "nowhere"}, "no such prior"),
+        ({"posterior": "nowhere"}, "no such posterior"),
+        ({"guidance": "learned", "haze_prior": "haze"}, "takes no priors"),
+        ({"guidance": "dps", "posterior": "posterior"}, "takes no posterior"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(options, said):
@@ -161,15 +216,18 @@ def test_progress_counts_frames(cine):
     assert seen == [(2, 5), (4, 5), (5, 5)]
 
 
-def test_default_settings_are_the_fast_preset_of_one_sample():
-    assert replace(Settings(), samples=2) == PRESETS["fast"]
+def test_default_settings_are_the_fast_preset():
     made = Dehazer.from_pretrained(device="cpu")
-    assert made.settings == PRESETS["fast"] == Dehazer(made.tissue, made.haze, device="cpu").settings
+    assert Settings() == PRESETS["fast"] == made.settings == Dehazer(made.model, device="cpu").settings
+    by_rule = Dehazer.from_pretrained(guidance="proximal", device="cpu")
+    assert by_rule.settings == WITH_RULES["fast"] == Dehazer(by_rule.model, by_rule.haze, device="cpu").settings
+    assert by_rule.with_settings(WITH_RULES["quality"]).settings.preset == "quality"
 
 
-def test_presets_bring_their_samples():
-    samples = {name: Dehazer.from_pretrained(name, device="cpu").settings.samples for name in PRESETS}
-    assert samples == {"fast": 2, "quality": 4, "preview": 1, "paper": 1}
+def test_networks_and_guidance_must_fit():
+    made = Dehazer.from_pretrained(device="cpu")
+    with pytest.raises(UsdehazeError, match="guidance proximal does not work with the learned posterior"):
+        made.with_settings(WITH_RULES["fast"])
 
 
 def test_the_paper_preset_is_the_papers():

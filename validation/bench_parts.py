@@ -124,7 +124,7 @@ class Bench:
 
         def measure(scene: Scene) -> dict[str, Any]:
             harm = clean_figures(scene, self.dehazer().dehaze(scene.clean))
-            result = self.dehazer().dehaze(scene.hazy)
+            result = self.dehazer().dehaze(scene.hazy, interval=True)
             return harm | hazy_figures(scene, result) | coverage_figures(scene, outcome(result)[1])
 
         records = []
@@ -172,7 +172,7 @@ class Bench:
                 dehazers["same sampler, Gaussian noise"] = self.dehazer(with_haze_prior=False)
             dehazers |= {f"{name}, Gaussian noise": self.without_haze_prior(rule) for name, rule in RULES.items()}
         for name, dehazer in dehazers.items():
-            yield name, made_by(hazy, dehazer), lambda dehazer=dehazer: outcome(dehazer.dehaze(hazy))
+            yield name, made_by(hazy, dehazer), lambda dehazer=dehazer: outcome(dehazer.dehaze(hazy, interval=True))
 
     def clips(self) -> list[dict[str, Any]]:
         """Part c: first frames of real hazy clips, under every seed."""

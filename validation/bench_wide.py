@@ -38,7 +38,7 @@ def second_simulator(bench: Bench) -> dict[str, Any]:
     """Part g: simulated hearts of another simulator, the halves in turn."""
 
     def measure(cine: Cine, truth: dict[str, np.ndarray]) -> dict[str, Any]:
-        result = bench.dehazer().dehaze(cine)
+        result = bench.dehazer().dehaze(cine, interval=True)
         tissue, interval = outcome(result)
         frame, true = cine.frames[0], truth["tissue"]
         figures = simulator_figures(frame, tissue, true, truth["wall"], truth["chamber"], cine.dynamic_range_db)
