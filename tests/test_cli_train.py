@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cli import main
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.samples import draw_samples
 from usdehaze.training import frames_of_scan, frames_of_scans
@@ -111,6 +112,43 @@ def test_a_prior_is_fine_tuned_in_its_own_form(tmp_path):
     for option, value in (("--network", "ncsnv2"), ("--parametrisation", "denoiser")):
         done = run("haze", "-o", tmp_path / "c.safetensors", *FEW, "--from-prior", parent, option, value)
         assert done.exit_code == 2 and f"leave out {option}" in done.output
+
+
+def test_a_posterior_learns_from_unpaired_scans(tmp_path):
+    hearts = [scan(tmp_path / "Doe^Jane" / f"{i}.h5", seed=i) for i in range(3)]
+    hazes = [scan(tmp_path / "haze" / f"{i}.h5", n_frames=2, low=-50, high=-20, seed=9 + i) for i in range(2)]
+    out = tmp_path / "out" / "own.safetensors"
+    done = run("posterior", "--tissue", *hearts, "--haze", *hazes, "-o", out, *FEW)
+    assert done.exit_code == 0, done.output
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert card["tissue_data"] == "3 scans of the user's own: 12 frames, 6 more held out (by scan)"
+    assert card["haze_data"] == "2 scans of the user's own: 2 frames, 2 more held out (by scan)"
+    assert set(card["held_out"]["100"]) == {"tissue", "haze", "inside"}
+    words = "usdehaze train posterior --tissue DATA... --haze DATA... -o PRIOR"
+    assert card["training"]["command"].startswith(words) and card["training"]["frames"] == 8
+    assert b"Jane" not in b"".join(p.read_bytes() for p in out.parent.rglob("*") if p.is_file())
+    assert LearnedPosterior.load(out).card["grid"] == [16, 16]
+    assert Image.open(out.with_suffix(".png")).size[1] == 5 * (20 + 128 + 2) - 2  # hazy, then both found and true
+    child = tmp_path / "child.safetensors"
+    assert run("posterior", "-o", child, "--from-prior", out, "--steps", 2, "--batch", 2, *FEW[-4:]).exit_code == 0
+    assert json.loads(child.with_suffix(".json").read_text())["fine_tuned_from"].startswith("posterior-scans-fastunet")
+
+
+def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
+    out = ("-o", tmp_path / "p.safetensors", *FEW)
+    one = scan(tmp_path / "one.h5")
+    for words, code, found in (
+        (("posterior", one, *out), 2, "needs scans of both"),
+        (("posterior", "--tissue", one, *out), 2, "needs scans of both"),
+        (("posterior", "simulated", "--haze", one, *out), 2, "either simulated or from scans"),
+        (("haze", "--haze", one, *out), 2, "--tissue and --haze are for a posterior"),
+        (("posterior", *out, "--network", "ncsnv2"), 2, "a parametrisation of its own"),
+        (("posterior", *out, "--from-prior", "tissue"), 1, "a tissue prior; expected a posterior"),
+        (("posterior", "--tissue", one, "--haze", tmp_path / "none.h5", *out), 1, "no such file"),
+    ):
+        done = run(*words)
+        assert done.exit_code == code and found in done.output, (words, done.output)
+    assert {p.name for p in tmp_path.iterdir()} == {"one.h5"}
 
 
 def test_the_paper_network_comes_with_the_papers_settings(monkeypatch, tmp_path):

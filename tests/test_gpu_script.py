@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from usdehaze.priors import data
-from usdehaze.priors.prior import WEIGHTS, Prior
+from usdehaze.priors.files import WEIGHTS
+from usdehaze.priors.prior import Prior
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation import benchmark
 

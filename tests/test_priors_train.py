@@ -211,6 +211,28 @@ def test_of_a_single_scan_the_last_frames_are_held_out():
     assert (source._held_out[:, 0, 0, 0] * 32).tolist() == [18, 19] and len(source._train) == 18
 
 
+def test_pairs_are_unpaired_frames_put_together_by_power_with_a_random_phase():
+    generator = torch.Generator().manual_seed(4)
+    tissue, haze = torch.full((64, 1, 16, 16), 0.5), torch.full((64, 1, 16, 16), 0.5)
+    haze[:, :, 8:] = 0.0  # the floor sends nothing back
+    x, n, y = data.put_together(tissue, haze, generator).split(1, dim=1)
+    assert torch.equal(x, tissue) and torch.equal(n, haze)
+    torch.testing.assert_close(y[:, :, 8:], tissue[:, :, 8:], rtol=0, atol=1e-6)
+    both = (10 ** ((y[:, :, :8] - 1) * 6.0)).mean()  # two equal echoes: twice the power in the mean, at most four times
+    assert float(both) == pytest.approx(2 * 10**-3.0, rel=0.05)
+    assert float(y.max()) <= 0.5 + 20 * math.log10(2) / 60 + 1e-5
+
+
+def test_pairs_are_drawn_alike_for_the_same_step_and_differ_between_tissue_and_haze():
+    frames = [torch.rand(40, 8, 8, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    pairs = data.StoredPairs(frames[:2], frames[2:])
+    first, again, next_one = (pairs.draw(6, 0, 0, step, CPU) for step in (3, 3, 4))
+    assert torch.equal(first, again) and not torch.equal(first, next_one) and first.shape == (6, 3, 8, 8)
+    same = data.StoredPairs(frames[:2], frames[:2]).draw(6, 0, 0, 3, CPU)
+    assert not torch.equal(same[:, 0], same[:, 1])  # who meets whom is left to chance
+    assert pairs.held_out.shape[1:] == (3, 8, 8) and pairs.fingerprint.count(" and ") == 1
+
+
 def test_a_single_frame_cannot_be_trained_on():
     with pytest.raises(ValueError, match="at least 2 frames"):
         data.StoredFrames([torch.rand(1, 8, 8)])

@@ -11,7 +11,7 @@ from typing import Any
 from bench_tables import CLIPS, HARM
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.priors.prior import WEIGHTS
+from usdehaze.priors.files import WEIGHTS
 from usdehaze.validation.benchmark import OURS
 from usdehaze.validation.evaluate import write_json
 
