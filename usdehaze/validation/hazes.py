@@ -77,7 +77,7 @@ def draw_hazes(per_cell: int, n_depth: int = 128, n_angle: int = 128) -> list[Ha
     found: dict[tuple[str, str], list[Haze]] = {(level, extent): [] for level in LEVELS_DB for extent in EXTENTS}
     for seed in range(FIRST_SEED, FIRST_SEED + MOST_DRAWS):
         draw = Draw(1, torch.Generator().manual_seed(seed))
-        scene = HazeScene(draw, n_depth, n_angle, clear=0.0, level_db=DRAWN_LEVEL_DB)
+        scene = HazeScene(draw, n_depth, n_angle, clear=0.0, level_db=DRAWN_LEVEL_DB, plain=True)
         cell = cell_of(*measure_haze(scene.amplitude[0].square().double().numpy()))
         if cell is None or len(found[cell]) == per_cell:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from usdehaze.validation.trust import BRIGHT_DB
 WALL, CAVITY = 1, 2  # values of SimulatedCine.labels
 HAZE_LEVEL_DB = (-34.0, -14.0)  # near the probe, dB re full scale; what simulate_cine draws from
 STRANGER = 500_000_000  # added to a seed for a scene that has nothing to do with it
-NEW_HAZE = 0.1  # share of the haze's power that is new in each frame, as in simulate_cine
 
 
 @dataclass(frozen=True)
@@ -148,13 +146,9 @@ def real_scene(path: Path, seed: int, **options: Any) -> Scene:
 
 
 def simulated_haze(n_frames: int, seed: int, grid: ModelGrid, dynamic_range_db: float) -> np.ndarray:
-    """Haze on the model grid that hardly moves from frame to frame: ``(T, depth, angle)`` float32 dB."""
-    scene = HazeScene(Draw(1, torch.Generator().manual_seed(seed)), *grid.shape, clear=0.0, level_db=HAZE_LEVEL_DB)
-    frozen = scene.speckle()
-    frames = [
-        scene.amplitude * (math.sqrt(1 - NEW_HAZE) * frozen + math.sqrt(NEW_HAZE) * scene.speckle())
-        for _ in range(n_frames)
-    ]
+    """Haze on the model grid whose level stays and whose speckle is renewed: ``(T, depth, angle)`` float32 dB."""
+    draw = Draw(1, torch.Generator().manual_seed(seed))
+    frames = HazeScene(draw, *grid.shape, clear=0.0, level_db=HAZE_LEVEL_DB, plain=True).moving(n_frames)
     return compress(torch.cat(frames), dynamic_range_db).numpy()
 
 
