@@ -48,7 +48,7 @@ def validate(
     json_path: Path | None,
     report: Path | None,
 ) -> None:
-    """Metrics on RESULT files; without any, the built-in truth-known benchmark of the installed priors."""
+    """Metrics on RESULT files; without any, the built-in truth-known benchmark of what is installed."""
     from usdehaze.validation.command import run
 
     if not results and (roi, labels, margin_px, truth) != (None, None, None, None):

@@ -1,4 +1,4 @@
-"""Hazy ultrasound whose tissue and haze are known: what the shipped priors learn from and are measured on."""
+"""Hazy ultrasound whose tissue and haze are known: what the shipped networks learn from and are measured on."""
 
 from usdehaze.simulate.cine import SimulatedCine, simulate_cine, training_frames, training_pairs
 

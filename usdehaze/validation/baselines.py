@@ -93,7 +93,7 @@ def ours(**options: Any) -> Callable[[Cine], Decomposed]:
 
 
 def gaussian(guidance: str, steps: int) -> Callable[[Cine], Decomposed]:
-    """The default's tissue prior under the paper's reverse diffusion, with all else taken for Gaussian noise.
+    """The shipped tissue prior under the paper's reverse diffusion, with all else taken for Gaussian noise.
 
     The paper preset's own network would compare two trainings, not a haze prior with none.
     """

@@ -1,8 +1,8 @@
 """The truth-known benchmark: simulated hazy scenes, fixed seeds that no prior was trained on.
 
-Every scene is dehazed twice: by the method as it ships, and by the same sampler with the haze prior replaced by
-Gaussian noise (what a denoiser without any idea of haze makes of it). Both are compared with the true tissue and the
-true haze. Then the tissue is dehazed alone, without haze: it should come back as it went in ("do no harm").
+Every scene is dehazed twice: by the method as it ships, and by a rule that guides the tissue prior alone and takes all
+else for Gaussian noise (what a denoiser without any idea of haze makes of it). Both are compared with the true tissue
+and the true haze. Then the tissue is dehazed alone, without haze: it should come back as it went in ("do no harm").
 
 The figures of trust that cost nothing more are taken on the way; the rest, and other methods, are
 ``python validation/trust.py``.
@@ -65,7 +65,7 @@ Method = Callable[[Cine], Decomposed]
 
 
 def installed_methods() -> dict[str, Method]:
-    """The shipped priors with the default preset, and the same sampler without a haze prior."""
+    """The shipped posterior with the default preset, and the shipped tissue prior without a haze prior."""
     from usdehaze.dehazer import Dehazer
 
     return {
@@ -88,7 +88,7 @@ def run_benchmark(
         n_scenes: scenes, with the seeds 1,000,000,000 and up.
         n_frames: frames a scene.
         bins: of gCNR; None for equiprobable ones.
-        methods: name to ``dehaze(cine)``; "ours" must be among them. None for the installed priors.
+        methods: name to ``dehaze(cine)``; "ours" must be among them. None for `installed_methods`.
         simulate: ``simulate_cine``; None for the package's own.
         progress: called with (scenes done, scenes).
 

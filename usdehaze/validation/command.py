@@ -1,4 +1,4 @@
-"""The body of ``usdehaze validate``: metrics of results, or the truth-known benchmark of the installed priors."""
+"""The body of ``usdehaze validate``: metrics of results, or the truth-known benchmark of what is installed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
     """Measure, print a table, write what was asked for.
 
     Args:
-        results: result files; none for the benchmark of the installed priors.
+        results: result files; none for the benchmark of what is installed.
         gcnr: show gCNR with its company (KS of both regions, tissue mean shift) only; files hold every metric.
         gcnr_bins: equal-width bins for gCNR; None for equiprobable ones.
         roi: regions of interest for every result, a folder that holds ``STEM.rois.json`` (or ``.png``, ``.h5``, ...)

@@ -9,11 +9,11 @@ them (``evaluation.py``); the paper's (NCSNv2) start from nothing. To take the r
 1. Every row of ``checks`` is ``ok``, and ``evaluation`` speaks for the trained pair: ``difference`` of PSNR gain and
    haze PSNR well above its standard error, errors of walls and cavities no farther from 0, ``held_out`` lower.
 2. Real frames decide: ``python validation/bench.py --tissue-prior DIR/tissue.safetensors --haze-prior
-   DIR/haze.safetensors``, on scans for tuning, is no worse than without these options.
+   DIR/haze.safetensors``, on scans for tuning, is no worse than ``bench.py --methods proximal``.
 3. Copy weights and cards into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower.
-4. ``python validation/bench.py --patients held-out --only b,c,d,e --card`` (puts scores on the cards), ``python
-   validation/real.py`` and ``python validation/trust.py``; what they and ``results.json`` say goes into
-   ``validation/RESULTS.md`` and ``validation/priors.md``.
+4. ``python validation/bench.py --patients held-out --only b,c,d,e --methods proximal --card`` (puts scores on the
+   cards), ``python validation/real.py`` and ``python validation/trust.py``; what they and ``results.json`` say goes
+   into ``validation/RESULTS.md`` and ``validation/priors.md``.
 """
 
 from __future__ import annotations
