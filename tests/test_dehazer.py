@@ -201,6 +201,8 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
         ({"tissue_prior": "nowhere"}, "no such prior"),
         ({"posterior": "nowhere"}, "no such posterior"),
         ({"guidance": "learned", "haze_prior": "haze"}, "takes no priors"),
+        ({"observation": "additive"}, "takes no observation model"),
+        ({"scale": (1.0, 1.0)}, "takes no lambda and kappa"),
         ({"guidance": "dps", "posterior": "posterior"}, "takes no posterior"),
     ],
 )

@@ -154,8 +154,9 @@ class Dehazer:
         chosen: dict[str, Any] = {k: v for k, v in own.items() if v is not None}
         settings = replace(preset_with(preset, guidance, explicit), strength=strength, seed=seed, **chosen)
         if settings.guidance == LEARNED:
-            if explicit:
-                raise UsdehazeError("the learned posterior takes no priors; leave them out, or choose another guidance")
+            if explicit or observation or scale:
+                what = "priors" if explicit else "observation model" if observation else "lambda and kappa"
+                raise UsdehazeError(f"the learned posterior takes no {what}; leave out, or choose another guidance")
             return cls(LearnedPosterior.load(posterior or POSTERIOR), None, settings, device, batch_size, precision)
         if posterior:
             raise UsdehazeError(f"guidance {settings.guidance} takes no posterior; leave it out, or choose learned")

@@ -164,7 +164,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--haze-prior", help="file, or name of a shipped prior (the preset's)")
     parser.add_argument("--preset", choices=list(PRESETS), default="fast")
     parser.add_argument("--steps", type=int, help="noise levels (the preset's)")
-    parser.add_argument("--samples", type=int, help="posterior samples a frame, whose mean counts (1)")
+    parser.add_argument("--samples", type=int, help="posterior samples a frame, (the preset's)")
     parser.add_argument("--methods", nargs="+", metavar="GUIDANCE", help="guidances to compare (the preset's)")
     parser.add_argument(
         "--set",

@@ -39,8 +39,8 @@ Model = Prior | LearnedPosterior
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SCOPE = "Not a medical device; not for diagnosis. Not for colour Doppler, M-mode or contrast."
 NOT_FOR = {
-    True: f"{_SCOPE} Learned from simulated echoes alone (hearts, layers, cysts, vessels), never from patients: "
-    "structures unlike these may be taken for haze.",
+    True: f"{_SCOPE} Learned from simulated echoes alone (hearts, layers, cysts, vessels, shapes of all kinds), never "
+    "from patients: structures unlike these may be taken for haze.",
     False: f"{_SCOPE} Structures unlike those of the scans it learned from may be taken for haze.",
 }
 

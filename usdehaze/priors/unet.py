@@ -69,9 +69,10 @@ class FastUNet(nn.Module):
         outputs: int = 1,
     ) -> None:
         super().__init__()
+        blocks = blocks if isinstance(blocks, int) else list(blocks)  # as a card has it
         self.config: dict[str, Any] = {"channels": list(channels), "blocks": blocks, "patch": patch}
         self.config |= {} if (inputs, outputs) == (1, 1) else {"inputs": inputs, "outputs": outputs}
-        each = [blocks] * len(channels) if isinstance(blocks, int) else list(blocks)
+        each = [blocks] * len(channels) if isinstance(blocks, int) else blocks
         self.patch = patch
         self.multiple = patch * 2 ** (len(channels) - 1)
         embedding = 4 * channels[0]

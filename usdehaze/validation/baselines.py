@@ -83,7 +83,7 @@ def methods(gaussian_steps: int = GAUSSIAN_STEPS) -> dict[str, Method]:
     for guidance, label in (("projection", "projection"), ("pigdm", "PiGDM"), ("dps", "DPS")):
         what = f"our tissue prior, haze as Gaussian noise, Euler-Maruyama, {gaussian_steps} steps, the paper's scale"
         table[f"{label}, Gaussian noise"] = Method(what, partial(gaussian, guidance, gaussian_steps), learned=True)
-    table[OURS] = Method("both priors, default preset", ours, learned=True)
+    table[OURS] = Method("the default preset", ours, learned=True)
     return table
 
 
