@@ -35,8 +35,8 @@ class HazeScene:
         draw: Draw,
         n_depth: int = 128,
         n_angle: int = 128,
-        clear: float = 0.15,
-        level_db: tuple[float, float] = (-46.0, -12.0),
+        clear: float = 0.2,
+        level_db: tuple[float, float] = (-48.0, -14.0),
         echo: Tensor | None = None,
         plain: bool = False,
     ) -> None:
@@ -45,8 +45,8 @@ class HazeScene:
         self.beam = torch.linspace(-1, 1, n_angle, device=draw.device)[None, None, :]
         power, fine = self._near_probe(level_db), torch.zeros_like(self.r)
         if not plain:
-            power = draw.chance(0.55) * power + draw.chance(0.45) * self._free_form()
-            fine = draw.chance(0.35) * 10 ** ((draw.uniform(-60, -34) + draw.uniform(-12, 12) * self.r) / 10)
+            power = draw.chance(0.6) * power + draw.chance(0.35) * self._free_form()
+            fine = draw.chance(0.4) * 10 ** ((draw.uniform(-60, -34) + draw.uniform(-12, 12) * self.r) / 10)
             if echo is not None:
                 power = power + draw.chance(0.3) * self._reverberation(echo) + draw.chance(0.3) * self._side_lobes(echo)
         there = 1 - draw.chance(clear)
@@ -86,11 +86,11 @@ class HazeScene:
     def _free_form(self) -> Tensor:
         """Smooth profiles anywhere: what is taken for haze must not hang on where it lies."""
         draw, shape = self.draw, self.shape
-        profile = draw.uniform(-50, -18) + draw.uniform(-20, 20) * (self.r - 0.5)
+        profile = draw.uniform(-52, -20) + draw.uniform(-20, 20) * (self.r - 0.5)
         profile = (
-            profile + draw.uniform(0, 14) * draw.smooth(*shape, 2, 2) + draw.uniform(0, 8) * draw.smooth(*shape, 5, 4)
+            profile + draw.uniform(0, 11) * draw.smooth(*shape, 2, 2) + draw.uniform(0, 6) * draw.smooth(*shape, 5, 4)
         )
-        profile = profile + draw.chance(0.5) * draw.uniform(0, 5) * draw.smooth(*shape, 12, 8)
+        profile = profile + draw.chance(0.3) * draw.uniform(0, 4) * draw.smooth(*shape, 12, 8)
         hole = torch.sigmoid((draw.smooth(*shape, 3, 3) + draw.uniform(-1.0, 1.5)) / draw.log_uniform(0.05, 0.8))
         return 10 ** ((profile - draw.uniform(0, 45) * (1 - hole)) / 10).clamp(max=0.1)
 

@@ -55,7 +55,7 @@ class Leaves:
             short=(size * slender).clamp_min(0.004),
             angle=draw.uniform(0, math.pi, k),
             level_db=level,
-            edge=draw.log_uniform(0.002, 0.03, k),
+            edge=draw.log_uniform(0.002, 0.06, k),
             rim_db=draw.chance(0.25, k) * draw.uniform(0, 14, k),
         )
 

@@ -82,7 +82,7 @@ class TissueScene:
         lost = torch.sigmoid(4 * (draw.smooth(n_depth, n_angle, 5, 5) - draw.uniform(0.6, 2.0)))
         self.wall_db = self.wall_db - draw.chance(0.5) * draw.uniform(5, 30) * lost
         self.dropout_db = draw.uniform(0, 22)
-        self.edge = draw.log_uniform(0.003, 0.025)
+        self.edge = draw.log_uniform(0.003, 0.05)
         self.effusion_width = draw.uniform(0.01, 0.05) * draw.chance(0.06)
         walls = torch.ones(4, device=draw.device)
         walls[1:] = 0.5
