@@ -246,3 +246,13 @@ def test_the_paper_preset_is_the_papers():
 def test_priors_on_different_grids_are_refused():
     with pytest.raises(UsdehazeError, match=r"different grids: \[128, 128\] and \[64, 64\]"):
         Dehazer.from_pretrained(haze_prior="haze-ncsnv2", device="cpu")
+
+
+def test_a_mirrored_frame_comes_out_mirrored_when_both_ways_are_sampled(cine, monkeypatch):
+    monkeypatch.setattr(torch, "randn", lambda shape, **_: torch.zeros(shape))  # the draws aside
+    y = torch.from_numpy(cine.frames[:1] / cine.dynamic_range_db + 1)
+    seen = torch.ones(y.shape[1:])
+    for samples, same in ((2, True), (1, False)):
+        made = Dehazer.from_pretrained("preview", samples=samples)
+        off = (made.split(y, seen).gain - made.split(y.flip(-1), seen).gain.flip(-1)).abs()
+        assert (float(off.max()) < 1e-3) == same  # a hundredth of a grey level is rounding

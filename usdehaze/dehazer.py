@@ -271,11 +271,13 @@ class Dehazer:
             frame = y[:, None].to(self.device)
             streams = Streams(keys, self.device)
             if self.posterior is not None:
-                learned = Learned(frame * seen, self.posterior)
+                # Left and right mean nothing to a posterior: every other sample sees the frame mirrored.
+                mirrored = torch.tensor([k % 2 == 1 for _, k in keys], device=self.device)[:, None, None, None]
+                learned = Learned(_flipped(frame * seen, mirrored), self.posterior)
                 _, n = learned.parts(sample(s, learned, lambda: streams.normal((learned.size,))))
                 self._passes.append(learned.evaluations)
                 assert learned.gains is not None  # no sampler ends without asking once
-                gain = learned.gains
+                n, gain = _flipped(n, mirrored), _flipped(learned.gains, mirrored)
             else:
                 assert self.tissue is not None
                 joint = self.haze is not None
@@ -311,6 +313,11 @@ class Split:
         ends = [f.ends for f in frames if f.ends is not None]
         gain, level, deviation = (torch.stack([getattr(f, n) for f in frames]) for n in ("gain", "level", "deviation"))
         return Split(gain, level, deviation, torch.stack(ends, dim=1) if ends else None)
+
+
+def _flipped(frames: Tensor, which: Tensor) -> Tensor:
+    """Those of the frames ``(B, C, depth, angle)`` left to right that ``which`` ``(B, 1, 1, 1)`` says."""
+    return torch.where(which, frames.flip(-1), frames)
 
 
 def _lowered(mapper: Mapper, native: np.ndarray, gain_db: np.ndarray, span: float) -> np.ndarray:
