@@ -50,8 +50,10 @@ class HazeScene:
             if echo is not None:
                 power = power + draw.chance(0.3) * self._reverberation(echo) + draw.chance(0.3) * self._side_lobes(echo)
         there = 1 - draw.chance(clear)
-        self.amplitude, self.fine = (power * there).sqrt(), (fine * there).sqrt()
-        self.point_spread = PointSpread(self.shape, draw.log_uniform(0.35, 2.2), draw.log_uniform(0.5, 6.0))
+        streaks = draw.chance(0.6) * draw.uniform(0, 6) * draw.smooth(n_depth, n_angle, 48, 6)  # along an arc
+        self.amplitude, self.fine = (power * there * 10 ** (streaks / 10)).sqrt(), (fine * there).sqrt()
+        self.point_spread = PointSpread(self.shape, draw.log_uniform(0.3, 1.6), draw.log_uniform(0.5, 6.0))
+        self.uneven = draw.uniform(0, 0.9)  # few strong scatterers among many weak ones, as in tissue
 
     def _near_probe(self, level_db: tuple[float, float]) -> Tensor:
         """Strongest near the probe, fading out at some depth that differs a little from beam to beam."""
@@ -118,7 +120,10 @@ class HazeScene:
 
     def speckle(self) -> Tensor:
         """A fresh realisation ``(batch, depth, angle)`` of unit-power complex speckle."""
-        return self.point_spread(self.draw.white(*self.shape))
+        shape = (self.draw.batch, *self.shape)
+        normal = torch.randn(shape, generator=self.draw.generator, device=self.draw.device)
+        strength = torch.exp(self.uneven * normal - self.uneven**2)  # of unit power in the mean
+        return self.point_spread(self.draw.white(*self.shape) * strength)
 
     def still(self) -> Tensor:
         """One frame of haze: I/Q ``(batch, depth, angle)`` complex, 0 dB = amplitude 1."""
