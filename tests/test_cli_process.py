@@ -85,13 +85,25 @@ def test_every_option_reaches_its_place(tmp_path, model):
     done = run(
         *("process", scan, "-o", tmp_path / "new" / "out", "--preset", "paper", "--guidance", "pigdm", "--steps", 7),
         *("--seed", 11, "--strength", 0.25, "--samples", 4, "--device", "cpu", "--batch-size", 3, "--frames", "1:4"),
-        *("--tissue-prior", "T", "--haze-prior", "H", "--dataset", "b", "--dynamic-range", 50, "--quiet"),
+        *(
+            "--posterior",
+            "Q",
+            "--tissue-prior",
+            "T",
+            "--haze-prior",
+            "H",
+            "--dataset",
+            "b",
+            "--dynamic-range",
+            50,
+            "--quiet",
+        ),
         *("--observation", "additive", "--sampler", "heun", "--lambda", 0.5, "--kappa", 0.25, "--caution", 0.6),
     )
     assert done.exit_code == 0 and done.output == ""
     assert model.settings == {
         **{"preset": "paper", "guidance": "pigdm", "steps": 7, "seed": 11, "strength": 0.25, "samples": 4},
-        **{"device": "cpu", "batch_size": 3, "tissue_prior": "T", "haze_prior": "H"},
+        **{"device": "cpu", "batch_size": 3, "posterior": "Q", "tissue_prior": "T", "haze_prior": "H"},
         **{"observation": "additive", "sampler": "heun", "scale": (0.5, 0.25), "caution": 0.6},
     }
     cine = model.cines[0]
@@ -103,7 +115,7 @@ def test_without_options_the_presets_decide(tmp_path, model):
     run("process", write(tmp_path / "scan.h5", {"x": fan_frames()}))
     assert model.settings == {
         **{"preset": "fast", "guidance": None, "steps": None, "seed": 0, "strength": 1.0, "samples": None},
-        **{"device": "auto", "batch_size": "auto", "tissue_prior": None, "haze_prior": None},
+        **{"device": "auto", "batch_size": "auto", "posterior": None, "tissue_prior": None, "haze_prior": None},
         **{"observation": None, "sampler": None, "scale": None, "caution": None},
     }
 

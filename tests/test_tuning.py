@@ -15,14 +15,14 @@ from usdehaze.cine import Cine, Polar
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io import read_truth, write_simulation
-from usdehaze.settings import Settings
+from usdehaze.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.simulate import simulate_cine
 from usdehaze.tuning import Example, Tried, Tuned, find_examples, preset_text, search, tune
 from usdehaze.tuning.examples import allot, spread
 from usdehaze.tuning.search import best_of
 from usdehaze.validation import metrics
 
-START = replace(Settings(), scale=(1.0, 1.0))
+START = replace(WITH_RULES["fast"], scale=(1.0, 1.0))
 
 
 def bowl(settings: Settings) -> tuple[float, float]:
@@ -55,6 +55,20 @@ def test_the_start_is_the_first_trial_and_the_best_is_the_best_of_those_tried():
     assert tuned.start.settings == START and tuned.tried[0] == tuned.start
     assert tuned.best.quality == max(t.quality for t in tuned.tried) >= tuned.start.quality
     assert all(t.quality == bowl(t.settings)[0] for t in tuned.tried)
+
+
+def test_of_the_learned_posterior_caution_is_searched():
+    def valley(settings: Settings) -> tuple[float, float]:
+        return -abs(settings.caution - 0.75) - abs(settings.strength - 0.7), float(settings.steps)
+
+    tuned = search(valley, replace(PRESETS["fast"], steps=4), 0.0, 80, 4)
+    assert tuned.best.settings.scale is None and {t.settings.scale for t in tuned.tried} == {None}
+    assert tuned.best.settings.caution == pytest.approx(0.75, abs=0.06)
+    examples = [
+        Example(Cine(np.zeros((1, 2, 2), np.float32), Polar(np.arange(1.0, 3), np.arange(2.0))), np.zeros((2, 2)))
+    ]
+    lines = yaml.load(preset_text(tuned, examples, 80, {"posterior": "own"}), Loader=yaml.BaseLoader)
+    assert {"caution", "posterior"} < set(lines) and not {"lambda", "kappa", "observation"} & set(lines)
 
 
 def test_a_start_that_nothing_beats_stays():

@@ -145,8 +145,6 @@ class Dehazer:
             UsdehazeError: an unknown preset, guidance or device, or values out of range.
         """
         explicit = bool(tissue_prior or haze_prior or not use_haze_prior)
-        if guidance == "projection" and observation is None:
-            observation = "additive"
         own = {
             "observation": observation, "sampler": sampler, "steps": steps, "scale": scale,
             "samples": samples, "caution": caution,

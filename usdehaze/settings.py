@@ -159,7 +159,9 @@ def preset_with(preset: str, guidance: str | None = None, explicit: bool = False
         raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     if guidance is None:
         return (WITH_RULES if explicit else PRESETS)[preset]
-    return replace((WITH_RULES if guidance in RULES else PRESETS)[preset], guidance=guidance)
+    base = (WITH_RULES if guidance in RULES else PRESETS)[preset]
+    observation = "additive" if guidance == "projection" else base.observation  # the only one that it is defined for
+    return replace(base, guidance=guidance, observation=observation)
 
 
 def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: float) -> Observation:
