@@ -117,7 +117,7 @@ class TissueScene:
         self.noise_db = floor + draw.uniform(-25, 6) + draw.uniform(0, 12) * self.r
         # Few strong scatterers among many weak ones: brighter grains than a Rayleigh envelope has.
         normal = torch.randn(draw.batch, n_depth, n_angle, generator=draw.generator, device=draw.device)
-        uneven = draw.uniform(0, 0.9) * normal
+        uneven = draw.uniform(0, 1.3) * normal
         self.scatterers = draw.white(n_depth, n_angle) * torch.exp(uneven - uneven.square().mean((1, 2), keepdim=True))
         self.electronics = draw.white(n_depth, n_angle)
 
