@@ -1,6 +1,7 @@
 """What samplers promise besides the density that they sample (tests/test_diffusion_oracle.py)."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,10 +14,12 @@ from usdehaze.diffusion.observation import Additive, GaussianNoise
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, sde_sigmas
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import BY_SIGMA, BY_TIME, SAMPLERS, Settings, sample
+from usdehaze.settings import BY_SIGMA, BY_TIME, SAMPLERS, WITH_RULES, sample
 
 CASES = cases()
 COPIES = 400
+
+RULE = WITH_RULES["fast"]
 
 
 class Watched(Gaussian):
@@ -55,7 +58,7 @@ def test_no_network_is_asked_twice_at_one_point_and_every_pass_is_counted(sample
     if rule == "projection":
         noise = SharedNoise(noise, problem)
         rule = Projection(noise, (0.1, 0.1))
-    sample(Settings(sampler=sampler, steps=7), Posterior(problem, rule), noise)
+    sample(replace(RULE, sampler=sampler, steps=7), Posterior(problem, rule), noise)
     priors = [problem.tissue, problem.haze][: 1 + haze]
     for prior in priors:
         assert len(prior.asked) == len(set(prior.asked)) == PASSES[sampler]
@@ -67,15 +70,11 @@ def test_one_callback_sees_every_step_and_its_noise_level():
         if name == "adaptive-flow":
             continue
         problem, seen = frames(), []
-        sample(Settings(sampler=name, steps=5), Posterior(problem, Proximal()), source(problem), seen.append)
+        sample(replace(RULE, sampler=name, steps=5), Posterior(problem, Proximal()), source(problem), seen.append)
         per_level = 5 if name == "langevin" else 1
         assert [step.index for step in seen] == list(range(5 * per_level))
         assert {step.count for step in seen} == {5 * per_level}
-        levels = (
-            sde_sigmas(PaperVE(), 5)
-            if name in BY_TIME
-            else karras_sigmas(5, Settings().sigma_min, Settings().sigma_max)
-        )
+        levels = sde_sigmas(PaperVE(), 5) if name in BY_TIME else karras_sigmas(5, RULE.sigma_min, RULE.sigma_max)
         if "churn" not in name:
             assert [step.sigma for step in seen][::per_level] == pytest.approx(levels[:-1])
         assert all(step.u.shape == step.estimate.shape == (3, 32) for step in seen)
@@ -140,7 +139,7 @@ def test_a_start_around_an_earlier_result_at_a_low_level_stays_near_it():
 def test_settings_start_around_the_first_guess_or_from_noise_alone():
     for from_guess in (True, False):
         problem, seen = frames(), []
-        s = Settings(sampler="euler", steps=2, from_guess=from_guess)
+        s = replace(RULE, sampler="euler", steps=2, from_guess=from_guess)
         sample(s, Posterior(problem, Proximal()), source(problem), seen.append)
         expected = source(problem)() * s.sigma_max + (problem.first_guess() if from_guess else 0)
         torch.testing.assert_close(seen[0].u, expected)
@@ -158,7 +157,7 @@ def test_a_value_that_is_not_finite_stops_the_run_by_step_rule_and_level(sampler
     problem.tissue.mean = math.nan
     level = "9.85" if sampler in BY_TIME else "0.707" if "churn" in sampler else "0.5"
     with pytest.raises(UsdehazeError, match=rf"step 1 \(guidance pigdm, noise level {level}\): values are not finite"):
-        sample(Settings(sampler=sampler, steps=3, from_guess=False), Posterior(problem, PiGDM()), source(problem))
+        sample(replace(RULE, sampler=sampler, steps=3, from_guess=False), Posterior(problem, PiGDM()), source(problem))
 
 
 @pytest.mark.parametrize("sampler", [*BY_SIGMA, *BY_TIME])
@@ -173,7 +172,7 @@ def test_a_frame_does_not_depend_on_the_others_in_its_batch(sampler):
         problem = Problem(y[which], Additive(0.1), Gaussian(0.4, 0.05), Gaussian(0.2, 0.02))
         streams = Streams([(9, i) for i in which])
         noise = lambda: streams.normal((problem.size,))  # noqa: E731
-        return sample(Settings(sampler=sampler, steps=6), Posterior(problem, DPS((0.1, 0.1))), noise)
+        return sample(replace(RULE, sampler=sampler, steps=6), Posterior(problem, DPS((0.1, 0.1))), noise)
 
     whole = split(list(range(7)))
     assert torch.equal(split(order), whole[order])
