@@ -73,13 +73,13 @@ class Settings:
     guidance: str = LEARNED
     observation: str = "log-power"
     sampler: str = "stochastic"
-    steps: int = 4
+    steps: int = 1
     scale: Scale | None = None
-    sigma_max: float = 4.0
+    sigma_max: float = 100.0
     sigma_min: float = 0.1
-    from_guess: bool = True
+    from_guess: bool = False
     samples: int = 4
-    caution: float = 0.5
+    caution: float = 0.65
     strength: float = 1.0
     seed: int = 0
 
@@ -126,19 +126,19 @@ class Settings:
 
 PRESETS = {
     "fast": Settings(),
-    "quality": Settings(preset="quality", samples=8),
-    "preview": Settings(preset="preview", steps=1, samples=1, sigma_max=100.0),
+    "quality": Settings(preset="quality", samples=16),
+    "preview": Settings(preset="preview", samples=1),
     "paper": Settings(
         preset="paper",
         guidance="pigdm",
         observation="additive",
         sampler="euler-maruyama",
         steps=600,
-        from_guess=False,
         samples=1,
+        caution=0.5,
     ),
 }
-_RULE = Settings(guidance="proximal", steps=16, sigma_max=0.5, sigma_min=0.06, samples=2)
+_RULE = Settings(guidance="proximal", steps=16, sigma_max=0.5, sigma_min=0.06, from_guess=True, samples=2, caution=0.5)
 WITH_RULES = {  # the same presets, where a rule guides two explicit priors
     "fast": _RULE,
     "quality": replace(_RULE, preset="quality", samples=4),
