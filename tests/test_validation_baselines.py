@@ -7,6 +7,8 @@ import pytest
 
 from usdehaze.cine import Cine, Polar
 from usdehaze.errors import UsdehazeError
+from usdehaze.priors.prior import Prior
+from usdehaze.settings import PRESETS, PRIORS
 from usdehaze.validation.baselines import (
     Method,
     classical,
@@ -98,10 +100,11 @@ def test_every_method_of_the_comparison_has_a_row() -> None:
     assert "50 steps" in table["DPS, Gaussian noise"].what
 
 
-def test_rows_without_a_haze_prior_have_the_tissue_prior_of_the_default() -> None:
-    dehazers = [methods(7)[name].make().__self__ for name in ("PiGDM, Gaussian noise", OURS)]
-    assert dehazers[0].tissue.name == dehazers[1].tissue.name and dehazers[0].haze is None
-    assert (dehazers[0].settings.guidance, dehazers[0].settings.steps) == ("pigdm", 7)
+def test_rows_without_a_haze_prior_have_the_tissue_prior_of_the_fast_preset_and_ours_is_learned() -> None:
+    alone, ours = (methods(7)[name].make().__self__ for name in ("PiGDM, Gaussian noise", OURS))
+    assert alone.tissue.name == Prior.load(PRIORS["fast"][0], "tissue").name and alone.haze is None
+    assert (alone.settings.guidance, alone.settings.steps) == ("pigdm", 7)
+    assert ours.posterior is not None and ours.settings == PRESETS["fast"]
 
 
 def test_method_that_is_not_installed_says_so() -> None:
