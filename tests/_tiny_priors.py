@@ -1,7 +1,8 @@
-"""Two small random priors on a 32 x 32 grid, saved as files: enough to run everything, no good for images."""
+"""Small random networks on a 32 x 32 grid, saved as files: enough to run everything, no good for images."""
 
 import torch
 
+from usdehaze.priors.posterior import INPUTS, OUTPUTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
 
@@ -18,3 +19,13 @@ def write_tiny_priors(folder):
         Prior(network, {"name": f"tiny-{kind}", "kind": kind, **numbers}).save(path)
         options[f"{kind}_prior"] = str(path)
     return options
+
+
+def write_tiny_posterior(path):
+    """A posterior of this size."""
+    torch.manual_seed(2)
+    network = FastUNet(channels=(8, 16), inputs=INPUTS, outputs=OUTPUTS)
+    torch.nn.init.normal_(network.head[-1].weight, std=0.05)
+    numbers = {"frame_mean": 0.3, "frame_std": 0.3, "tissue_std": 0.2, "haze_std": 0.3, "sigma_max": 100.0}
+    card = {"name": "tiny-posterior", "kind": "posterior", "training_data": "none", "grid": [32, 32], **numbers}
+    LearnedPosterior(network, card).save(path)

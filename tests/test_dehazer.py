@@ -49,6 +49,22 @@ def test_batch_size_never_changes_a_bit_with_a_rule_either(cine, batch_size):
     assert np.array_equal(again.tissue, by_rule.tissue) and np.array_equal(again.haze, by_rule.haze)
 
 
+@pytest.mark.parametrize(("options", "lengths"), [({"samples": 6}, [4, 2]), ({"samples": 2}, [2]), ({}, [4])])
+def test_jobs_that_share_a_pass_on_a_gpu_have_equally_many_samples(cine, monkeypatch, options, lengths):
+    """There, last bits depend on the rows of a pass, and so must these not on the frames that come along."""
+    found = []
+
+    def run_jobs(device, run, jobs):
+        if jobs and isinstance(jobs[0], tuple):
+            (length,) = {len(samples) for _, samples in jobs}
+            found.append(length)
+        return [each for job in jobs for each in run([job])]
+
+    monkeypatch.setattr("usdehaze.dehazer.run_jobs", run_jobs)
+    dehazer(steps=1, **options, device="cpu").dehaze(part(cine, 0, 2))
+    assert found == lengths
+
+
 def test_number_of_cores_never_changes_a_bit(cine, whole):
     threads = torch.get_num_threads()
     try:

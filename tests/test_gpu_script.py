@@ -14,7 +14,7 @@ import pytest
 
 from usdehaze.priors import data
 from usdehaze.priors.files import WEIGHTS
-from usdehaze.priors.prior import Prior
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation import benchmark
 
@@ -42,38 +42,57 @@ def test_dry_run_checks_measures_trains_and_evaluates_without_monai_and_pydicom(
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     results = json.loads((out / "results.json").read_text())
     assert results["broken"] == {}
-    assert len(results["checks"]) >= 20 and all(row["ok"] for row in results["checks"])
-    assert [row["preset"] for row in results["speed"]] == ["fast", "quality", "preview"]
+    check_checks(results["checks"])
+    assert [(row["preset"], row["guidance"]) for row in results["speed"]] == [
+        ("fast", "learned"),
+        ("quality", "learned"),
+        ("preview", "learned"),
+        ("fast", "proximal"),
+    ]
     assert all(row["frames_per_s"] > 0 for row in results["speed"])
-    for name in ("tissue", "haze", "tissue-ncsnv2", "haze-ncsnv2"):
+    for name in ("posterior", "tissue-ncsnv2", "haze-ncsnv2"):
         kind, _, paper = name.partition("-")
         assert results["training"][name]["steps"] >= 1
         weights, card = out / f"{name}.safetensors", json.loads((out / f"{name}.json").read_text())
         assert paper or 1e6 < weights.stat().st_size < 12 * 2**20  # the contract for shipped weights
-        assert card["kind"] == kind and card["parametrisation"] == ("score" if paper else "denoiser")
+        assert card["kind"] == kind and card["parametrisation"] == ("score" if paper else "posterior")
         assert card["training"]["steps"] == results["training"][name]["steps"]
         assert card["sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()
     check_evaluation(results["evaluation"], out)
 
 
+def check_checks(rows):
+    """All is well, and nothing was left out."""
+    assert all(row["ok"] for row in rows)
+    names = [row["check"] for row in rows]
+    assert len(set(names)) == len(names)
+    for what, n in (
+        ("posterior, means", 5), ("posterior, quantiles", 5), ("decided quantiles", 2), ("deviation", 2),
+        ("denoiser", 3), ("Proximal with", 6), ("PiGDM with", 6), ("DPS with", 6),
+        ("simulated pair, ", 3), ("simulated tissue", 1), ("simulated haze", 1),
+        ("learned, same run twice", 1), ("learned, all at once against each alone", 1),
+        ("proximal, same run twice", 1), ("proximal, all at once against each alone", 1),
+    ):  # fmt: skip
+        assert sum(name.startswith(what) for name in names) == n, what
+
+
 def check_evaluation(found, out):
-    """Of a pair that goes on from the shipped one by a step or two: little differs, and the cards say how it did."""
-    shipped = {kind: json.loads((WEIGHTS / f"{kind}.json").read_text()) for kind in ("tissue", "haze")}
-    cards = {kind: json.loads((out / f"{kind}.json").read_text()) for kind in ("tissue", "haze")}
-    for kind, other in (("tissue", "haze"), ("haze", "tissue")):
-        assert cards[kind]["name"] == shipped[kind]["name"]
-        assert cards[kind]["fine_tuned_from"].endswith(shipped[kind]["sha256"])
-        bench = cards[kind]["bench"]
-        assert bench["beside"] == f"{shipped[other]['name']} sha256:{cards[other]['sha256']}"
-        hearts = bench["simulated hearts"]
-        assert hearts["frames"] == found["hearts"] and set(hearts) == {"frames", *found["figures"]["trained"]}
-        assert hearts["psnr_gain_db"] == pytest.approx(found["figures"]["trained"]["psnr_gain_db"], abs=1e-4)
-        losses = [found["held_out"][pair][kind] for pair in ("shipped", "trained")]
-        assert losses[0] != losses[1] and losses[1]["0.3"] == pytest.approx(losses[0]["0.3"], rel=0.5)
-        assert losses[1]["0.3"] == pytest.approx(cards[kind]["held_out"]["0.3"], rel=1e-3)  # same frames, same noise
-        assert Prior.load(out / f"{kind}.safetensors", kind).card["bench"] == bench
-    gains = [found["figures"][pair]["psnr_gain_db"] for pair in ("trained", "shipped")]
-    assert found["difference"]["psnr_gain_db"]["mean"] == pytest.approx(gains[0] - gains[1])
+    """Of a posterior that goes on from the shipped one by a step or two: the card says how it did."""
+    shipped, card = (json.loads((folder / "posterior.json").read_text()) for folder in (WEIGHTS, out))
+    assert card["name"] == shipped["name"]
+    assert card["fine_tuned_from"] == card["bench"]["against"] == f"{shipped['name']} sha256:{shipped['sha256']}"
+    hearts, of_trained = card["bench"]["simulated hearts"], found["figures"]["trained"]
+    assert hearts["frames"] == found["hearts"] and set(hearts) == {"frames", *of_trained}
+    assert hearts["psnr_gain_db"] == pytest.approx(of_trained["psnr_gain_db"], abs=1e-4)
+    assert card["bench"]["difference"]["psnr_gain_db"] == pytest.approx(found["difference"]["psnr_gain_db"], abs=1e-4)
+    assert found["difference"]["psnr_gain_db"]["mean"] == pytest.approx(
+        of_trained["psnr_gain_db"] - found["figures"]["shipped"]["psnr_gain_db"]
+    )
+    assert found["loss"]["shipped"] != found["loss"]["trained"]
+    before, after = (found["held_out"][which]["4"] for which in ("shipped", "trained"))
+    assert before != after and after == pytest.approx(card["held_out"]["4"], rel=1e-2)  # same pairs, same noise
+    assert set(after) == {"tissue", "haze", "inside"}
+    assert LearnedPosterior.load(out / "posterior.safetensors").card["bench"] == card["bench"]
 
 
 def test_hearts_of_the_evaluation_were_never_trained_on_nor_chosen_by(evaluation):

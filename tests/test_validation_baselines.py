@@ -8,6 +8,7 @@ import pytest
 from usdehaze.cine import Cine, Polar
 from usdehaze.errors import UsdehazeError
 from usdehaze.priors.prior import Prior
+from usdehaze.settings import PRESETS, PRIORS
 from usdehaze.validation.baselines import (
     Method,
     classical,
@@ -99,10 +100,11 @@ def test_every_method_of_the_comparison_has_a_row() -> None:
     assert "50 steps" in table["DPS, Gaussian noise"].what
 
 
-def test_rows_without_a_haze_prior_have_the_shipped_tissue_prior() -> None:
+def test_rows_without_a_haze_prior_have_the_tissue_prior_of_the_fast_preset_and_ours_is_learned() -> None:
     alone, ours = (methods(7)[name].make().__self__ for name in ("PiGDM, Gaussian noise", OURS))
-    assert alone.tissue.name == Prior.load("tissue", "tissue").name and alone.haze is None
-    assert (alone.settings.guidance, alone.settings.steps, ours.settings.guidance) == ("pigdm", 7, "learned")
+    assert alone.tissue.name == Prior.load(PRIORS["fast"][0], "tissue").name and alone.haze is None
+    assert (alone.settings.guidance, alone.settings.steps) == ("pigdm", 7)
+    assert ours.posterior is not None and ours.settings == PRESETS["fast"]
 
 
 def test_method_that_is_not_installed_says_so() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from _bench import Lowers, write_second_simulator
 from _scans import fan_frames, write, write_hazy_clip
-from _tiny_priors import write_tiny_priors
+from _tiny_priors import write_tiny_posterior, write_tiny_priors
 from PIL import Image
 
 from usdehaze.priors.prior import Prior
@@ -166,7 +166,7 @@ def test_losses_and_sheets_leave_out_priors_that_there_are_not(bench, lowers, fo
 
 
 def test_intervals_are_judged_where_there_are_several_samples(bench, folder: Path, capsys) -> None:
-    bench.main(arguments(folder, "--only", "a,b", "--limit", "1"))
+    bench.main(arguments(folder, "--only", "a,b", "--limit", "1", "--samples", "1"))
     assert "coverage" not in capsys.readouterr().out
     bench.main(arguments(folder, "--only", "a,b", "--limit", "1", "--samples", "2"))
     printed = capsys.readouterr().out
@@ -247,6 +247,40 @@ def test_scores_of_held_out_scans_go_onto_the_cards_and_nothing_else_changes(ben
     )
 
 
+def test_scores_of_the_learned_posterior_go_onto_its_card(bench, folder: Path, capsys) -> None:
+    path = folder / "posterior.safetensors"
+    write_tiny_posterior(path)
+    before = json.loads(path.with_suffix(".json").read_text())
+    of_part = ["--patients", "held-out", "--only", "b,c,d,e", "--seeds", "0", "--limit", "1", "--device", "cpu"]
+    bench.main([*of_part, "--set", f"posterior={path}", "--baselines", "--gaussian-steps", "2", "--card",
+                "--out", str(folder / "out")])  # fmt: skip
+    assert f"card: {path.with_suffix('.json')}" in capsys.readouterr().out
+    (figures,) = (folder / "out").glob("*.json")
+    document = json.loads(figures.read_text())
+    after = json.loads(path.with_suffix(".json").read_text())
+    score = after.pop("bench")
+    assert after == before
+    psnr = document["b"]["methods"]["ours"]["psnr_db"]
+    hazed = score["real tissue under simulated haze"]
+    assert hazed["frames"] == 1 and hazed["psnr_db"] == pytest.approx([psnr["input"], psnr["tissue"]], abs=1e-4)
+    assert score["real hazy clips"]["frames"] == score["clean real frames"]["frames"] == 1
+    assert (score["preset"], score["steps"], score["patients"]) == ("fast", 4, "held-out")
+    assert not {"beside", "denoising loss"} & set(score)
+
+
+def test_the_networks_whose_cards_are_meant(bench, folder: Path) -> None:
+    def networks(*words: str) -> dict[str, str]:
+        args = bench.parser().parse_args([*words, "--device", "cpu"])
+        ((_, options),) = bench.chosen_methods(args).items()
+        return bench.networks_of(bench.make_bench(args, options, folder))
+
+    assert networks("--out", str(folder)) == {"posterior": "posterior"}
+    assert networks("--out", str(folder), "--methods", "dps") == {"tissue": "tissue", "haze": "haze"}
+    own = str(folder / "tissue.safetensors")
+    both = networks("--out", str(folder), "--tissue-prior", own, "--haze-prior", str(folder / "haze.safetensors"))
+    assert both == {"tissue": own, "haze": str(folder / "haze.safetensors")}
+
+
 def test_a_shipped_prior_is_named_and_its_card_found(bench, tmp_path: Path, monkeypatch) -> None:
     import bench_card
 
@@ -256,7 +290,8 @@ def test_a_shipped_prior_is_named_and_its_card_found(bench, tmp_path: Path, monk
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "mist.json").write_text("{}")
     document = {"settings": {"tissue_prior": "t", "haze_prior": "h"}}
-    paths = bench_card.write_cards(document, ["tissue", str(tmp_path / "own" / "mist.safetensors")])
+    named = {"tissue": "tissue", "haze": str(tmp_path / "own" / "mist.safetensors")}
+    paths = bench_card.write_cards(document, named)
     assert paths == [tmp_path / "tissue.json", tmp_path / "own" / "mist.json"]
     assert json.loads(paths[0].read_text()) == {"kind": "tissue", "bench": {"kind": "tissue", "beside": "h"}}
 

@@ -16,16 +16,16 @@ from usdehaze.validation.baselines import Method, Split
 from usdehaze.validation.realhaze import Scene
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
-PRIORS = ["tissue sha256:00", "haze sha256:00"]
+NETWORKS = ["posterior sha256:00", "tissue sha256:00"]
 
 
 @pytest.fixture
 def trust(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, with one small scene for every seed, and priors by name alone."""
+    """The script, with one small scene for every seed, and networks by name alone."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     script = importlib.import_module("trust")
     monkeypatch.setattr(script, "simulated_scene", lambda seed, n_frames: scene())
-    monkeypatch.setattr(script, "prior_names", lambda: PRIORS)
+    monkeypatch.setattr(script, "network_names", lambda: NETWORKS)
     return script
 
 
@@ -61,7 +61,7 @@ def test_every_piece_of_work_is_found_again(trust: ModuleType, tmp_path: Path) -
     assert hazy["rmse_tissue_db"] == {"input": pytest.approx(6), "tissue": 0, "delta": pytest.approx(-6)}
 
 
-@pytest.mark.parametrize("change", ["priors", "preset", "method", "code"])
+@pytest.mark.parametrize("change", ["networks", "preset", "method", "code"])
 def test_a_change_of_what_made_a_record_voids_it(
     trust: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -70,14 +70,14 @@ def test_a_change_of_what_made_a_record_voids_it(
     for job in jobs:
         before.measure(job)
     after = study(trust, tmp_path, "takes 7 dB off" if change == "method" else "takes 6 dB off")
-    if change == "priors":
-        monkeypatch.setattr(trust, "prior_names", lambda: [PRIORS[0], "haze sha256:01"])
+    if change == "networks":
+        monkeypatch.setattr(trust, "network_names", lambda: [NETWORKS[0], "tissue sha256:01"])
     elif change == "preset":
         monkeypatch.setitem(trust.PRESETS, "fast", replace(PRESETS["fast"], steps=7))
     elif change == "code":
         monkeypatch.setattr(trust, "code_hash", lambda *patterns: "other")
     found = [after.record(job) is not None for job in jobs]
-    assert found == [False, change in ("priors", "preset")]  # a filter knows of neither
+    assert found == [False, change in ("networks", "preset")]  # a filter knows of neither
 
 
 def test_code_counts_and_comments_do_not(trust: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

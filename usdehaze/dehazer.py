@@ -240,7 +240,8 @@ class Dehazer:
             found = self._sample(frames, seen_there, keys, dynamic_range_db)
             return list(found.split([len(samples) for _, samples in some]))
 
-        found = run_jobs(self.device, run, jobs)
+        n = k // at_once * len(y)  # the shorter jobs by themselves: a pass on a GPU always has as many rows
+        found = run_jobs(self.device, run, jobs[:n]) + run_jobs(self.device, run, jobs[n:])
         whole = [torch.cat(found[b :: len(y)]) for b in range(len(y))]  # (samples, 1 + Q, depth, angle) of each frame
         weights = None if self.posterior is None else torch.tensor(WEIGHTS).repeat(k) / k
         return Split.stack(run_jobs(torch.device("cpu"), lambda some: [self._decide(t, weights) for t in some], whole))

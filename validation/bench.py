@@ -1,9 +1,10 @@
 """How good a dehazer and its priors are: one command; of each method a JSON, its tables, and a column of headlines.
 
-    python validation/bench.py                                   # the shipped priors, real scans kept for tuning
+    python validation/bench.py                                   # the shipped posterior, real scans kept for tuning
+    python validation/bench.py --set posterior=runs/posterior.safetensors
     python validation/bench.py --quick --tissue-prior runs/tissue.safetensors --haze-prior runs/haze.safetensors
     python validation/bench.py --patients held-out --baselines   # final figures
-    python validation/bench.py --patients held-out --only b,c,d,e --card   # the same onto the priors' cards
+    python validation/bench.py --patients held-out --only b,c,d,e --card   # the same onto the networks' cards
     python validation/bench.py --only g,h,i,j --methods proximal dps --set strength=0.5,1   # several side by side
 
 Parts (--only): a, simulated hearts with known truth; b, clean real frames under a fixed set of simulated hazes; c, real
@@ -33,7 +34,7 @@ from bench_tables import by_cell, lowest_cell, tables
 from bench_wide import WIDE
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import PRESETS, PRIORS
+from usdehaze.settings import POSTERIOR, PRESETS, PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS
 from usdehaze.validation.evaluate import summarise, write_json
 from usdehaze.validation.patients import SHARES
@@ -84,9 +85,8 @@ def run(args: argparse.Namespace) -> list[str]:
         lines.append("")
     lines += summary_table(documents)
     if args.card:
-        named = zip((args.tissue_prior, args.haze_prior), PRIORS[args.preset], strict=True)
-        cards = write_cards(next(iter(documents.values())), [given or own for given, own in named])
-        lines += [f"card: {card}" for card in cards]
+        (label,) = methods
+        lines += [f"card: {card}" for card in write_cards(documents[label], networks_of(benches[label]))]
     return lines
 
 
@@ -106,6 +106,13 @@ def make_bench(args: argparse.Namespace, options: dict[str, Any], data: Path) ->
     bench.records.folder.mkdir(parents=True, exist_ok=True)
     bench.dehazer()
     return bench
+
+
+def networks_of(bench: Bench) -> dict[str, str]:
+    """File or name of every network of a bench's dehazer, by kind."""
+    own = {"posterior": POSTERIOR, **dict(zip(("tissue", "haze"), PRIORS[bench.options["preset"]], strict=True))}
+    options = {"posterior": "posterior", "tissue": "tissue_prior", "haze": "haze_prior"}
+    return {kind: str(bench.options.get(options[kind]) or own[kind]) for kind in priors_of(bench.dehazer())}
 
 
 def run_name(args: argparse.Namespace, bench: Bench, wanted: str, label: str) -> str:
@@ -164,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--haze-prior", help="file, or name of a shipped prior (the preset's)")
     parser.add_argument("--preset", choices=list(PRESETS), default="fast")
     parser.add_argument("--steps", type=int, help="noise levels (the preset's)")
-    parser.add_argument("--samples", type=int, help="posterior samples a frame, (the preset's)")
+    parser.add_argument("--samples", type=int, help="posterior samples a frame (the preset's)")
     parser.add_argument("--methods", nargs="+", metavar="GUIDANCE", help="guidances to compare (the preset's)")
     parser.add_argument(
         "--set",
@@ -180,7 +187,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="few scenes, one seed, no sheet")
     parser.add_argument("--baselines", action="store_true", help="also what runs without a haze prior, in part b")
     parser.add_argument("--gaussian-steps", type=int, default=GAUSSIAN_STEPS, help=f"of these ({GAUSSIAN_STEPS})")
-    parser.add_argument("--card", action="store_true", help="put scores of held-out scans on the priors' cards")
+    parser.add_argument("--card", action="store_true", help="put scores of held-out scans on the networks' cards")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N or auto")
     parser.add_argument("--out", type=Path, default=HERE.parent / "runs" / "bench", help="records, JSON, sheet")
     return parser

@@ -1,10 +1,10 @@
-"""The scores of a run of ``validation/bench.py``, onto the cards of the two priors it was made with."""
+"""The scores of a run of ``validation/bench.py``, onto the cards of the networks it was made with."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from usdehaze.validation.benchmark import OURS
 from usdehaze.validation.evaluate import write_json
 
 PARTS = "bcde"
-KINDS = ("tissue", "haze")
 UNDER_HAZE = ("psnr_db", "ssim", "lpips", "gcnr", "rmse_tissue_db", "rmse_haze_db")
 
 
@@ -32,12 +31,12 @@ def check(wanted: str, patients: str, methods: Sequence[str]) -> None:
         raise UsdehazeError(f"--card takes --patients held-out and parts {','.join(PARTS)}; found {patients}, {wanted}")
 
 
-def write_cards(document: dict[str, Any], priors: Sequence[str]) -> list[Path]:
+def write_cards(document: dict[str, Any], networks: Mapping[str, str]) -> list[Path]:
     """Puts an entry ``bench`` on the cards, in place of one that is there; weights stay as they are.
 
     Args:
         document: of a run, see `bench.measure`.
-        priors: tissue and haze, each a file or the name of a shipped one.
+        networks: by kind, the posterior or tissue and haze; each a file or the name of a shipped one.
 
     Returns:
         The cards' paths.
@@ -46,24 +45,30 @@ def write_cards(document: dict[str, Any], priors: Sequence[str]) -> list[Path]:
         InputError: a card that cannot be written.
     """
     settings, paths = document["settings"], []
-    for kind, other, which in zip(KINDS, KINDS[::-1], priors, strict=True):
+    for kind, which in networks.items():
         shipped = WEIGHTS / f"{which}.json"
         path = shipped if Path(which).name == which and shipped.is_file() else Path(which).with_suffix(".json")
         card = json.loads(path.read_text(encoding="utf-8"))
-        write_json(path, card | {"bench": scores(document, kind, beside=settings[f"{other}_prior"])})
+        beside = next((settings[f"{other}_prior"] for other in networks if other != kind), None)
+        write_json(path, card | {"bench": scores(document, kind, beside=beside)})
         paths.append(path)
     return paths
 
 
-def scores(document: dict[str, Any], kind: str, beside: str) -> dict[str, Any]:
-    """The entry for the prior of a kind; ``beside`` is the other one. Means: input and output, or output alone."""
+def scores(document: dict[str, Any], kind: str, beside: str | None) -> dict[str, Any]:
+    """The entry for the network of a kind. Means: input and output, or output alone.
+
+    Args:
+        document: see `write_cards`.
+        kind: "posterior", which has no denoising loss of tissue or haze alone, "tissue" or "haze".
+        beside: name of the other prior.
+    """
     settings, losses = document["settings"], document["e"]
     hazed = [record for record in document["b"]["records"] if record["method"] == OURS]
     by_sigma = [f"{sigma:g}" for sigma in losses["sigmas"]]
-    of_kind = losses["tissue"] if kind == "tissue" else {"hazes": losses["haze"]}
-    return {
+    entry: dict[str, Any] = {
         "command": "validation/bench.py",
-        "beside": beside,
+        **({"beside": beside} if beside else {}),
         "preset": settings["preset"],
         "steps": settings["steps"],
         "patients": settings["patients"],
@@ -71,11 +76,14 @@ def scores(document: dict[str, Any], kind: str, beside: str) -> dict[str, Any]:
         "real tissue under simulated haze": _means(document["b"]["methods"][OURS], UNDER_HAZE, len(hazed)),
         "real hazy clips": _means(document["c"]["summary"], CLIPS, len(document["c"]["records"])),
         "clean real frames": _means(document["d"]["summary"], HARM, len(document["d"]["records"])),
-        "denoising loss": {
+    }
+    of_kind = {"tissue": losses["tissue"], "haze": {"hazes": losses.get("haze")}}.get(kind)
+    if of_kind is not None:
+        entry["denoising loss"] = {
             name: {sigma: round(loss, 5) for sigma, loss in zip(by_sigma, of_frames, strict=True)}
             for name, of_frames in of_kind.items()
-        },
-    }
+        }
+    return entry
 
 
 def _means(summary: dict[str, Any], names: Sequence[str], frames: int) -> dict[str, Any]:

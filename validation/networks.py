@@ -1,10 +1,10 @@
-"""Networks compared for the arithmetic they get: ``python validation/networks.py --kind tissue``.
+"""Networks of explicit priors compared for the arithmetic they get: ``python validation/networks.py --kind tissue``.
 
 Every variant is trained on the same simulated frames with the same number of multiplications (the shipped shape takes
 --steps of 16 frames), then asked what a pass costs and what it learned: the denoising loss on frames not seen before,
-at noise levels that the preset ``fast`` goes through. Shapes start from nothing, so that a small budget says who learns
-faster, not who ends lower; what leaves the shape alone goes on from the shipped weights, and is to be held against the
-shipped prior trained on just like that. What follows: ``validation/priors.md``.
+at noise levels that a rule's preset ``fast`` goes through. Shapes start from nothing, so that a small budget says who
+learns faster, not who ends lower; what leaves the shape alone goes on from the shipped weights, and is to be held
+against the shipped prior trained on just like that. What follows: ``validation/priors.md``.
 """
 
 from __future__ import annotations

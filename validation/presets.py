@@ -5,6 +5,8 @@ and extent, tuning share of ``patients.json``), and frame 0 of the real hazy cli
 --work, named after all that it depends on, priors, settings and code: a second run, or one that was stopped, measures
 only what is new. Real scans are in USDEHAZE_DATA; without them only the simulated hearts are measured.
 
+With --tissue-prior or --haze-prior a rule guides these, and the presets are the rule's.
+
 Clips are few and one of them hardly has a septum: give several --seeds before you choose by them.
 """
 
@@ -23,12 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 from bench_parts import FLOOR_DB, Bench
-from bench_records import Records, digest_of, made_by
+from bench_records import Records, digest_of, made_by, priors_of
 
 from usdehaze.cine import Cine
 from usdehaze.dehazer import Dehazer
 from usdehaze.io import open_cine
-from usdehaze.settings import PRESETS, PRIORS, Settings
+from usdehaze.settings import PRESETS, Settings, preset_with
 from usdehaze.validation.benchmark import FIRST_SEED, Decomposed
 from usdehaze.validation.patients import SHARES
 from usdehaze.validation.prior_bench import clip_figures
@@ -72,8 +74,9 @@ def main() -> None:
     parser.add_argument("--real", type=int, default=9, help="real frames under haze (9: one of each level and extent)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the random streams (0)")
     parser.add_argument("--presets", nargs="+", default=QUICK, choices=QUICK, help="all but the paper's by default")
-    parser.add_argument("--tissue-prior", default=PRIORS["fast"][0])
-    parser.add_argument("--haze-prior", default=PRIORS["fast"][1])
+    parser.add_argument("--posterior", help="file, or name of a shipped one (the default)")
+    parser.add_argument("--tissue-prior", help="file, or name of a shipped prior, instead of the posterior")
+    parser.add_argument("--haze-prior", help="that goes with it")
     parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "presets", help="where records are kept")
     parser.add_argument("--out", type=Path, default=HERE / "PRESETS.md", help="the table")
     args = parser.parse_args()
@@ -83,11 +86,13 @@ def main() -> None:
     frames = list(simulated(args.simulated))
     if data.is_dir():
         frames += [*under_haze(data, args.real), *clips(data)]
-    trained = Dehazer.from_pretrained(tissue_prior=args.tissue_prior, haze_prior=args.haze_prior, device="cpu")
+    networks = {name: getattr(args, name) for name in ("posterior", "tissue_prior", "haze_prior")}
+    trained = Dehazer.from_pretrained(**networks, device="cpu")
+    presets = {name: preset_with(name, explicit=trained.settings.by_rule) for name in args.presets}
     records = Records(args.work)
-    table = {name: measure(PRESETS[name], frames, args.seeds, trained, records) for name in args.presets}
+    table = {name: measure(settings, frames, args.seeds, trained, records) for name, settings in presets.items()}
     text = "\n".join(
-        page(table, frames, args.seeds, trained, " ".join(["python validation/presets.py", *sys.argv[1:]]))
+        page(table, presets, frames, args.seeds, trained, " ".join(["python validation/presets.py", *sys.argv[1:]]))
     )
     args.out.write_text(text + "\n", encoding="utf-8")
     print(text)
@@ -132,7 +137,7 @@ def measure(
     """A record of every frame and seed: figures, network passes, CPU seconds."""
     found = []
     for seed in seeds:
-        dehazer = Dehazer(trained.tissue, trained.haze, replace(settings, seed=seed), "cpu")
+        dehazer = trained.with_settings(replace(settings, seed=seed))
         for frame in frames:
 
             def work(frame: Frame = frame, dehazer: Dehazer = dehazer) -> dict[str, Any]:
@@ -149,6 +154,7 @@ def measure(
 
 def page(
     table: dict[str, list[dict[str, Any]]],
+    presets: dict[str, Settings],
     frames: list[Frame],
     seeds: list[int],
     trained: Dehazer,
@@ -167,13 +173,13 @@ def page(
         "input; walls: mean of the output less that of the truth. CPU seconds are those of a frame on one core; other",
         "work on the machine adds to them.",
         "",
-        f"Priors: {trained.tissue.name}, {trained.haze.name if trained.haze else 'none'}.",
+        f"Networks: {', '.join(priors_of(trained).values())}.",
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
     ]
     for name, records in table.items():
-        cells = [name, str(PRESETS[name].steps), str(PRESETS[name].samples)]
+        cells = [name, str(presets[name].steps), str(presets[name].samples)]
         cells.append(mean([r["evaluations"] for r in records], 0))
         for _, part, figure, which, digits in COLUMNS:
             cells.append(mean([r[figure][which] for r in records if r["set"] == part and figure in r], digits))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_records import Records, digest_of, made_by
+from bench_records import Records, digest_of, made_by, priors_of
 from code_hash import code_hash
 from real_tables import in_results, page
 
@@ -97,8 +97,11 @@ def study(args: argparse.Namespace, data: Path) -> dict[str, Any]:
             dehazer = Dehazer.from_pretrained(seed=seed, device="cpu")
             records = [r for scan in scans[: args.limit] for r in measure(scan, of, dehazer, kept)]
             by_seed[str(seed)] = metrics_document(records, None, scans=len(scans), margin_px=of.margin_px)
-            priors = [prior.name for prior in (dehazer.tissue, dehazer.haze) if prior]
-            document |= {"priors": priors, "preset": dehazer.settings.preset, "steps": dehazer.settings.steps}
+            document |= {
+                "priors": list(priors_of(dehazer).values()),
+                "preset": dehazer.settings.preset,
+                "steps": dehazer.settings.steps,
+            }
         document["sets"][of.name] = by_seed
     if "camus" in document["sets"]:
         held_out = set(read_patients(HERE / "patients.json", "held-out")["camus"])

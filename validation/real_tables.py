@@ -71,9 +71,9 @@ def made_with(document: dict[str, Any]) -> list[str]:
     """The method, and what an interval is."""
     priors = ", ".join(f"{name[:-52]}..." if "sha256:" in name else name for name in document["priors"])
     return [
-        f"Preset {document['preset']}, {document['steps']} steps; priors {priors}. Intervals: means over frames, 2000 "
-        "resamples of whole patients (a clip is one, and so are the two stills of a patient), of the change, or of the "
-        "output where the input has no figure. Wilcoxon signed-rank test, two-sided, over patients.",
+        f"Preset {document['preset']}, {document['steps']} steps; networks {priors}. Intervals: means over frames, "
+        "2000 resamples of whole patients (a clip is one, and so are the two stills of a patient), of the change, or "
+        "of the output where the input has no figure. Wilcoxon signed-rank test, two-sided, over patients.",
     ]
 
 

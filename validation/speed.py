@@ -1,4 +1,4 @@
-"""Seconds per frame and peak memory of the default preset on this CPU: ``python validation/speed.py``.
+"""Seconds per frame and peak memory of a preset on this CPU: ``python validation/speed.py``.
 
 Each row dehazes simulated cines of one size from native frames to native frames, file reading and writing left out.
 """
@@ -24,11 +24,16 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=8, help="frames a row")
     parser.add_argument("--threads", type=int, default=2, help="CPU cores to use")
     parser.add_argument("--preset", default="fast")
+    parser.add_argument("--guidance", help="learned, or a rule over explicit priors (the preset's)")
     parser.add_argument("--steps", type=int)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    dehazer = Dehazer.from_pretrained(args.preset, steps=args.steps, device="cpu")
-    print(f"preset {args.preset}, {dehazer.settings.steps} steps, {args.threads} threads, torch {torch.__version__}\n")
+    dehazer = Dehazer.from_pretrained(args.preset, guidance=args.guidance, steps=args.steps, device="cpu")
+    settings = dehazer.settings
+    print(
+        f"preset {args.preset}, guidance {settings.guidance}, {settings.steps} steps, {settings.samples} samples, "
+        f"{args.threads} threads, torch {torch.__version__}\n"
+    )
     print("| frame (depth x angle) | s/frame, cine | s/frame, single frame | peak memory, MiB |")
     print("|---|---|---|---|")
     for n_depth, n_angle in SIZES:

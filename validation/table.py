@@ -2,7 +2,8 @@
 
 Up to 100 steps with the sampler of the fast preset, from 100 steps on with that of the paper preset (Euler-Maruyama
 from noise, one sample): each preset's other settings are kept, lambda and kappa are the rule's own. "alone" is the rule
-without a haze prior: what is not tissue is Gaussian noise. Scenes are those of ``usdehaze validate``, one frame each. A
+without a haze prior: what is not tissue is Gaussian noise. The learned posterior, which has neither rule nor
+observation model, stands beside them up to 100 steps. Scenes are those of ``usdehaze validate``, one frame each. A
 figure is kept as soon as it is made: the same command goes on where it was stopped, scene by scene.
 """
 
@@ -19,10 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from bench_records import priors_of
 
 from usdehaze.dehazer import Dehazer
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import GUIDANCES, OBSERVATIONS, PRESETS, Settings
+from usdehaze.settings import LEARNED, OBSERVATIONS, PRESETS, RULES, WITH_RULES, Settings
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation import metrics
 from usdehaze.validation.benchmark import CAVITY, FIRST_SEED, MIN_REGION_PIXELS, WALL
@@ -32,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 STEPS = (10, 20, 40, 100, 600)
 MOST_OF_FAST, FEWEST_OF_PAPER = 100, 100
 COLUMNS = ("psnr_db", "haze_psnr_db", "gcnr", "ks_tissue", "ks_haze")
+Trained = dict[bool, Dehazer]  # by whether a rule guides it
 HEADINGS = ("PSNR of tissue, dB", "PSNR of haze, dB", "gCNR", "KS walls", "KS cavities")
 
 
@@ -46,13 +49,15 @@ def main() -> None:
     command = f"python validation/table.py --scenes {args.scenes} --steps {' '.join(map(str, args.steps))}"
     torch.set_num_threads(1)
     records: list[dict[str, Any]] = json.loads(args.json.read_text())["records"] if args.json.exists() else []
-    trained = Dehazer.from_pretrained(device="cpu")
+    learned, by_rule = (Dehazer.from_pretrained(guidance=name, device="cpu") for name in (LEARNED, RULES[0]))
+    trained = {False: learned, True: by_rule}
     rows = list(plan(args.steps))
     for seed in range(FIRST_SEED, FIRST_SEED + args.scenes):
         for number, (settings, joint) in enumerate(rows, 1):
             if found(records, settings, joint, trained, seed) is not None:
                 continue
-            dehazer = Dehazer(trained.tissue, trained.haze if joint else None, settings, "cpu")
+            networks = trained[settings.by_rule]
+            dehazer = Dehazer(networks.model, networks.haze if joint else None, settings, "cpu")
             records.append(made_by(settings, joint, trained, seed) | measure(dehazer, seed))
             write_json(args.json, {"command": command, "records": records})
             print(f"scene {seed - FIRST_SEED + 1} of {args.scenes}, row {number} of {len(rows)}", file=sys.stderr)
@@ -64,27 +69,33 @@ def main() -> None:
 def plan(steps: list[int]) -> Iterator[tuple[Settings, bool]]:
     """Settings of every row, and whether there is a haze prior; cheap rows first."""
     for n in sorted(steps):
-        presets = [PRESETS["fast"]] * (n <= MOST_OF_FAST) + [PRESETS["paper"]] * (n >= FEWEST_OF_PAPER)
+        if n <= MOST_OF_FAST:
+            yield replace(PRESETS["fast"], steps=n), True
+        presets = [WITH_RULES["fast"]] * (n <= MOST_OF_FAST) + [WITH_RULES["paper"]] * (n >= FEWEST_OF_PAPER)
         for preset in presets:
-            for guidance in GUIDANCES:
+            for guidance in RULES:
                 models = ("additive",) if guidance == "projection" else OBSERVATIONS
                 for model in models:
                     yield replace(preset, guidance=guidance, observation=model, steps=n), True
                 yield replace(preset, guidance=guidance, observation="additive", steps=n), False
 
 
-def made_by(settings: Settings, joint: bool, trained: Dehazer, seed: int) -> dict[str, Any]:
+def made_by(settings: Settings, joint: bool, trained: Trained, seed: int) -> dict[str, Any]:
     """All that decides a record's figures."""
-    haze = trained.haze.name if joint and trained.haze else "none"
-    return {"scene": seed, "settings": asdict(settings), "tissue_prior": trained.tissue.name, "haze_prior": haze}
+    networks = trained[settings.by_rule]
+    names = {"posterior": networks.model.name}
+    if settings.by_rule:
+        haze = networks.haze.name if joint and networks.haze else "none"
+        names = {"tissue_prior": networks.model.name, "haze_prior": haze}
+    return {"scene": seed, "settings": asdict(settings)} | names
 
 
 def found(
-    records: list[dict[str, Any]], settings: Settings, joint: bool, trained: Dehazer, seed: int
+    records: list[dict[str, Any]], settings: Settings, joint: bool, trained: Trained, seed: int
 ) -> dict[str, Any] | None:
     """The record of a row and a scene, if these very settings and priors have made it."""
     key = made_by(settings, joint, trained, seed)
-    return next((r for r in records if all(r[name] == value for name, value in key.items())), None)
+    return next((r for r in records if all(r.get(name) == value for name, value in key.items())), None)
 
 
 def measure(dehazer: Dehazer, seed: int) -> dict[str, Any]:
@@ -126,7 +137,7 @@ def measure(dehazer: Dehazer, seed: int) -> dict[str, Any]:
 def table(
     records: list[dict[str, Any]],
     rows: list[tuple[Settings, bool]],
-    trained: Dehazer,
+    trained: Trained,
     n_scenes: int,
     command: str,
 ) -> list[str]:
@@ -143,7 +154,7 @@ def table(
         "paper preset; lambda and kappa are the rule's own. alone: without a haze prior, all that is not tissue is",
         "Gaussian noise. CPU seconds of one core; other work on the machine slows it down.",
         "",
-        f"Priors: {trained.tissue.name}, {trained.haze.name if trained.haze else 'none'}.",
+        f"Networks: {', '.join(name for each in trained.values() for name in priors_of(each).values())}.",
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
@@ -155,6 +166,8 @@ def table(
             lines.append(line(["input", "", "", ""], [r["input"] for r in of_row], ["", ""]))
             first = False
         model = settings.observation if joint else "alone (Gaussian noise)"
+        if not settings.by_rule:
+            model = ""
         names = [settings.guidance, model, settings.sampler, str(settings.steps)]
         done = [r for r in of_row if "output" in r]
         if len(done) < len(of_row):

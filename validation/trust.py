@@ -7,7 +7,7 @@
 Scenes are simulated hearts that no prior was trained on, and clean real frames (``USDEHAZE_DATA``) under simulated
 haze.
 Each piece of work (one scene, one method) leaves a JSON file in --work; a rerun takes on what is missing there, or was
-made with other priors, presets, method settings or code. Two runs with different --only may go on side by side.
+made with other networks, presets, method settings or code. Two runs with different --only may go on side by side.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from bench_records import CODE, FIGURES
 from code_hash import code_hash
 from trust_tables import write_tables
 
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.settings import PRESETS, PRIORS
+from usdehaze.settings import POSTERIOR, PRESETS, PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS, Method, methods
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
 from usdehaze.validation.evaluate import write_json
@@ -112,7 +113,7 @@ class Study:
         method = self.table[job.method]
         by: dict[str, Any] = {"what": method.what, "code": code_hash(*MADE_BY_CODE)}
         if method.learned:
-            by |= {"priors": prior_names(), "preset": asdict(PRESETS["fast" if job.method == OURS else "paper"])}
+            by |= {"priors": network_names(), "preset": asdict(PRESETS["fast" if job.method == OURS else "paper"])}
         return json.loads(json.dumps(by))
 
     def record(self, job: Job) -> dict[str, Any] | None:
@@ -153,8 +154,9 @@ class Study:
 
 
 @lru_cache
-def prior_names() -> list[str]:
-    return [Prior.load(name, kind).name for name, kind in zip(PRIORS["fast"], ("tissue", "haze"), strict=True)]
+def network_names() -> list[str]:
+    """The learned posterior of our method, and the tissue prior of those without a haze prior."""
+    return [LearnedPosterior.load(POSTERIOR).name, Prior.load(PRIORS["fast"][0], "tissue").name]
 
 
 def collect(study: Study) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def collect(study: Study) -> dict[str, Any]:
     document: dict[str, Any] = {
         "settings": {
             "sizes": study.sizes,
-            "priors": prior_names(),
+            "priors": network_names(),
             "methods": {name: method.what for name, method in study.table.items()},
             "samples": SAMPLES,
             "flicker_frames": FLICKER_FRAMES,

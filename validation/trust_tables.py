@@ -62,7 +62,7 @@ def write_tables(path: Path, document: dict[str, Any]) -> None:
     lines += ["## Stability", "", *flicker(document), "", *seeds(document), ""]
     lines += ["## Methods", "", "| method | what it is | CPU s a frame |", "|---|---|---|"]
     lines += [f"| {name} | {what} | {_seconds(document, name)} |" for name, what in methods.items()]
-    lines += ["", f"Priors: {', '.join(document['settings']['priors'])}.", ""]
+    lines += ["", f"Networks: {', '.join(document['settings']['priors'])}.", ""]
     with atomic(path, overwrite=True) as part:
         part.write_text("\n".join(lines), encoding="utf-8")
 

@@ -205,7 +205,10 @@ class _Run:
             given["network"] = NETWORKS[given["network"]]
         has: dict[str, Any] = {}
         if parent is not None:
-            has = {"network": type(parent.network).__name__, "parametrisation": parent.card["parametrisation"]}
+            has = {
+                "network": type(parent.network).__name__,
+                "parametrisation": getattr(parent, "parametrisation", POSTERIOR),
+            }
             for option, value in has.items():
                 if given.get(option, value) != value:
                     raise click.UsageError(f"{self.options['from_prior']} is a {value} prior: leave out --{option}")

@@ -297,7 +297,7 @@ def _account(recipe: Recipe, state: State, prior: Model, held_out: Tensor, world
     """What the card says of the training and its result."""
     device = held_out.device
     return {
-        "held_out": _held_out(prior, held_out),
+        "held_out": errors_on(prior, held_out),
         "training": {
             "command": command, "steps": state.step, "frames": state.step * recipe.batch * world,
             "hours": round(state.spent_s / 3600, 3), "hardware": _hardware(device, world),
@@ -306,8 +306,8 @@ def _account(recipe: Recipe, state: State, prior: Model, held_out: Tensor, world
     }  # fmt: skip
 
 
-def _held_out(model: Model, frames: Tensor) -> dict[str, Any]:
-    """Errors by noise level on frames that were not trained on."""
+def errors_on(model: Model, frames: Tensor) -> dict[str, Any]:
+    """What a card says of frames that were not trained on: errors by noise level, see `objective`."""
     if isinstance(model, Prior):
         losses = held_out_loss(model, frames, HELD_OUT_SIGMAS)
         return {f"{s:g}": round(v, 5) for s, v in zip(HELD_OUT_SIGMAS, losses, strict=True)}

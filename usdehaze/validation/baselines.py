@@ -48,7 +48,7 @@ class Method:
         what: it is, with its settings, in words.
         make: loads what it needs and returns ``dehaze(cine)``.
         temporal: it looks at neighbouring frames, and so gets the whole cine.
-        learned: it depends on the installed priors.
+        learned: it depends on the installed networks.
         needs: module that must be installed, "" for none.
     """
 
@@ -83,7 +83,7 @@ def methods(gaussian_steps: int = GAUSSIAN_STEPS) -> dict[str, Method]:
     for guidance, label in (("projection", "projection"), ("pigdm", "PiGDM"), ("dps", "DPS")):
         what = f"our tissue prior, haze as Gaussian noise, Euler-Maruyama, {gaussian_steps} steps, the paper's scale"
         table[f"{label}, Gaussian noise"] = Method(what, partial(gaussian, guidance, gaussian_steps), learned=True)
-    table[OURS] = Method("the default preset", ours, learned=True)
+    table[OURS] = Method("the learned posterior, default preset", ours, learned=True)
     return table
 
 
@@ -93,7 +93,7 @@ def ours(**options: Any) -> Callable[[Cine], Decomposed]:
 
 
 def gaussian(guidance: str, steps: int) -> Callable[[Cine], Decomposed]:
-    """The shipped tissue prior under the paper's reverse diffusion, with all else taken for Gaussian noise.
+    """The fast preset's tissue prior under the paper's reverse diffusion, with all else taken for Gaussian noise.
 
     The paper preset's own network would compare two trainings, not a haze prior with none.
     """

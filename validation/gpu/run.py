@@ -1,19 +1,21 @@
-"""What a GPU is needed for, in one go: numerical checks against the CPU, speed of the presets, training of the priors.
+"""What a GPU is needed for, in one go: numerical checks against the CPU, speed of the presets, training.
 
 Started by ``run.sh``. Needs torch, numpy, scipy and safetensors. ``results.json`` is written anew after every stage,
 and a stage that breaks down does not keep the others from their turn: a run cut short leaves what it had.
 
-The default's priors (FastUNet) go on from the shipped ones, on frames simulated on the GPU, and are then held against
-them (``evaluation.py``); the paper's (NCSNv2) start from nothing. To take the results over:
+The learned posterior goes on from the shipped one, on pairs simulated on the GPU, and is then held against it
+(``evaluation.py``); the paper's priors (NCSNv2) start from nothing, in the time that is left. To take the results over:
 
-1. Every row of ``checks`` is ``ok``, and ``evaluation`` speaks for the trained pair: ``difference`` of PSNR gain and
-   haze PSNR well above its standard error, errors of walls and cavities no farther from 0, ``held_out`` lower.
-2. Real frames decide: ``python validation/bench.py --tissue-prior DIR/tissue.safetensors --haze-prior
-   DIR/haze.safetensors``, on scans for tuning, is no worse than ``bench.py --methods proximal``.
-3. Copy weights and cards into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower.
-4. ``python validation/bench.py --patients held-out --only b,c,d,e --methods proximal --card`` (puts scores on the
-   cards), ``python validation/real.py`` and ``python validation/trust.py``; what they and ``results.json`` say goes
-   into ``validation/RESULTS.md`` and ``validation/priors.md``.
+1. Every row of ``checks`` is ``ok``, and ``evaluation`` speaks for the trained posterior: ``difference`` of PSNR gain
+   and haze PSNR well above its standard error, errors of walls and cavities no farther from 0, ``loss`` and the errors
+   of ``held_out`` lower, its ``inside`` no farther from 0.95.
+2. Real frames decide: ``python validation/bench.py --set posterior=DIR/posterior.safetensors``, on scans for tuning, is
+   no worse than without this option.
+3. Copy weights and card into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower
+   than on the shipped cards.
+4. ``python validation/bench.py --patients held-out --only b,c,d,e --card`` (puts scores on the card), ``python
+   validation/real.py`` and ``python validation/trust.py``; what they and ``results.json`` say goes into
+   ``validation/RESULTS.md`` and ``validation/priors.md``.
 """
 
 from __future__ import annotations
@@ -25,34 +27,31 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from evaluation import Pair, evaluate, sign
-from training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, shipped_again, train_one
+from evaluation import evaluate, sign
+from training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, posterior_again, train_one
 
-from usdehaze.dehazer import Dehazer
+from usdehaze.decision import quantiles, spread
+from usdehaze.dehazer import INTERVAL, Dehazer
 from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
 from usdehaze.diffusion.observation import Additive, Observation
+from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.unet import FastUNet
-from usdehaze.settings import PRESETS
-from usdehaze.simulate import simulate_cine, training_frames
+from usdehaze.settings import LEARNED, POSTERIOR
+from usdehaze.simulate import simulate_cine, training_frames, training_pairs
 
 PRESETS_RUN = ("fast", "quality", "preview")
+RULE = "proximal"
 MARGIN_S = 25.0  # kept for writing and for leaving the machine in peace
 SPEED_SHARE = 0.15  # of the time that is left after the checks
-
-
-def load(folder: Path | None = None) -> Pair:
-    """Tissue and haze prior of a folder, or the shipped pair."""
-    tissue, haze = (Prior.load(folder / f"{kind}.safetensors" if folder else kind, kind) for kind in KINDS)
-    return tissue, haze
+SAMPLES = 6  # of the checks: four in one pass and two in another
 
 
 def checks(device: str, size: Size) -> list[dict[str, Any]]:
@@ -66,34 +65,48 @@ def checks(device: str, size: Size) -> list[dict[str, Any]]:
     frames = torch.from_numpy(simulate_cine(n, seed=11, n_depth=size.grid, n_angle=size.grid).hazy)[:, None] / 60 + 1
     # TensorFloat-32 rounds by more than is to be seen here.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        expected, found = (core(where, frames) for where in ("cpu", device))
+        expected, found = ({**learned(where, frames), **rules(where, frames)} for where in ("cpu", device))
     for name, value in expected.items():
         scale = max(1.0, float(value.abs().max()))
         row(f"{name}: largest difference", float((found[name] - value).abs().max()) / scale, 2e-3)
-    for kind in KINDS:
-        levels = []
-        for where in ("cpu", device):
-            generator = torch.Generator(where).manual_seed(3)
-            levels.append(training_frames(kind, size.frames, generator, size.grid, size.grid).mean((1, 2, 3)).cpu())
-        standard_error = (sum(level.var() for level in levels) / size.frames) ** 0.5
-        row(
-            f"simulated {kind}: mean level, standard errors",
-            float((levels[1] - levels[0]).mean().abs() / standard_error),
-            5,
-        )
-    y, seen = frames[:, 0], torch.ones(frames.shape[2:])
-    dehazer = Dehazer(*load(), replace(PRESETS["fast"], steps=6), device)
-    once, again = (dehazer.split(y, seen)[0] for _ in range(2))
-    alone = torch.cat([dehazer.split(y[[i]], seen)[0] for i in range(n)])
-    row("same run twice: largest difference", float((once - again).abs().max()), 0.0)
-    row("all frames at once against each alone: largest difference", float((once - alone).abs().max()), 0.0)
+    of_cpu, of_device = (levels(where, size) for where in ("cpu", device))
+    for name, level in of_cpu.items():
+        standard_error = ((level.var() + of_device[name].var()) / size.frames) ** 0.5
+        off = (of_device[name] - level).mean().abs() / standard_error.clamp_min(1e-9)
+        row(f"simulated {name}: mean level, standard errors", float(off), 5)
+    for guidance in (LEARNED, RULE):
+        dehazer = Dehazer.from_pretrained(guidance=guidance, samples=SAMPLES, steps=4, device=device)
+        once, again = (split(dehazer, frames[:, 0]) for _ in range(2))
+        alone = torch.cat([split(dehazer, frames[[i], 0]) for i in range(n)])
+        row(f"{guidance}, same run twice: largest difference", float((once - again).abs().max()), 0.0)
+        row(f"{guidance}, all at once against each alone: largest difference", float((once - alone).abs().max()), 0.0)
     return rows
 
 
-def core(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
+def learned(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a learned posterior tells, and what is decided from such, on a device; otherwise as `rules`."""
+    generator = torch.Generator().manual_seed(1)
+    clean = torch.cat([0.5 * frames, 0.3 * frames], dim=1)
+    noise = torch.randn(clean.shape, generator=generator)
+    posterior = LearnedPosterior.load(POSTERIOR).to(device)
+    got = {}
+    for sigma in (0.1, 0.5, 1.0, 4.0, 100.0):
+        told = posterior((clean + sigma * noise).to(device), sigma, frames.to(device))
+        for what, value in zip(("means", "quantiles"), told, strict=True):
+            got[f"posterior, {what}, sigma {sigma:g}"] = value.cpu()
+    # As gains are: many of them alike, at their limits.
+    gains = (0.4 * torch.randn(4 * len(WEIGHTS), *frames.shape[1:], generator=generator)).clamp(-1, 0).to(device)
+    weights = torch.tensor(WEIGHTS).repeat(4) / 4
+    for name, of_each in (("equal weights", None), ("weights", weights)):
+        got[f"decided quantiles, {name}"] = quantiles(gains, (0.5, *INTERVAL), of_each).cpu()
+        got[f"deviation, {name}"] = spread(gains, of_each).cpu()
+    return got
+
+
+def rules(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
     """Denoisers and guidance rules on a device, by name; frames ``(B, 1, depth, angle)``, answers on the CPU."""
     noise = torch.randn(2, *frames.shape, generator=torch.Generator().manual_seed(0))
-    tissue, haze = (prior.to(device) for prior in load())
+    tissue, haze = (Prior.load(kind, kind).to(device) for kind in KINDS)
     got = {}
     for sigma in (0.02, 0.3, 4.0):
         x, n = (frames * k + sigma * z for k, z in zip((0.5, 0.3), noise, strict=True))
@@ -108,35 +121,69 @@ def core(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
     return got
 
 
+def levels(device: str, size: Size) -> dict[str, torch.Tensor]:
+    """Mean levels of simulated frames, one a frame, by what they are; the simulator's random numbers are a device's."""
+
+    def of(frames: torch.Tensor) -> torch.Tensor:
+        return frames.mean((-2, -1)).cpu()
+
+    generator = torch.Generator(device).manual_seed(3)
+    pairs = of(training_pairs(size.frames, generator, size.grid, size.grid))
+    found = {f"pair, {name}": each for name, each in zip(("tissue", "haze", "frame"), pairs.unbind(1), strict=True)}
+    for kind in KINDS:
+        found[kind] = of(training_frames(kind, size.frames, generator, size.grid, size.grid))[:, 0]
+    return found
+
+
+def split(dehazer: Dehazer, y: torch.Tensor) -> torch.Tensor:
+    """All that a dehazer finds of frames ``(B, depth, angle)`` in one tensor, ``(B, quantities, depth, angle)``."""
+    found = dehazer.split(y, torch.ones(y.shape[1:]))
+    ends = () if found.ends is None else found.ends
+    return torch.stack([found.gain, found.level, found.deviation, *ends], dim=1)
+
+
 def synchronise(device: str) -> None:
     """Waits for work queued on a GPU."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
 
 
-def speed_plan(cuda: bool, size: Size) -> list[tuple[str, str, int, int, int]]:
-    """Preset, precision, frames, depth and angle of every row."""
-    plan = [(preset, "fp32", size.chunk, size.grid, size.grid) for preset in PRESETS_RUN]
+@dataclass(frozen=True)
+class Row:
+    """A row of the speed table: preset, its guidance, precision, frames, and their depth and angle."""
+
+    preset: str
+    guidance: str
+    precision: str
+    frames: int
+    depth: int
+    angle: int
+
+
+def speed_plan(cuda: bool, size: Size) -> list[Row]:
+    """What is measured; the first rows in any case."""
+    plan = [Row(preset, LEARNED, "fp32", size.chunk, size.grid, size.grid) for preset in PRESETS_RUN]
+    plan.append(Row("fast", RULE, "fp32", size.chunk, size.grid, size.grid))
     if cuda:
-        plan += [("fast", "fp32", 1, 128, 128)]
-        plan += [(preset, "bf16", size.chunk, 128, 128) for preset in PRESETS_RUN]
-        plan += [("fast", "fp32", size.chunk, *shape) for shape in ((256, 128), (256, 256))]
-        plan += [("paper", "fp32", size.chunk, 64, 64)]
+        plan += [Row(preset, LEARNED, "bf16", size.chunk, 128, 128) for preset in PRESETS_RUN]
+        plan += [Row("fast", LEARNED, "fp32", 1, 128, 128)]
+        plan += [Row("fast", LEARNED, "fp32", size.chunk, *shape) for shape in ((256, 128), (256, 256))]
+        plan += [Row("paper", "pigdm", "fp32", size.chunk, 64, 64)]
     return plan
 
 
 def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
-    """Frames per second and peak memory on the model grid; a row for each preset, more while there is time."""
+    """Frames per second and peak memory on the model grid; the first rows, and more while there is time."""
     rows: list[dict[str, Any]] = []
     cuda = device.startswith("cuda")
-    for preset, precision, n, n_depth, n_angle in speed_plan(cuda, size):
-        if len(rows) >= len(PRESETS_RUN) and time.monotonic() > until:
+    for row in speed_plan(cuda, size):
+        if len(rows) > len(PRESETS_RUN) and time.monotonic() > until:
             break
-        options: dict[str, Any] = {"device": device, "precision": precision}
-        y = torch.from_numpy(simulate_cine(1, seed=11, n_depth=n_depth, n_angle=n_angle).hazy / 60 + 1)
-        y, seen = y.expand(n, -1, -1), torch.ones(n_depth, n_angle)
-        Dehazer.from_pretrained(preset, steps=2, **options).split(y[:2], seen)
-        dehazer = Dehazer.from_pretrained(preset, **options)
+        options: dict[str, Any] = {"guidance": row.guidance, "device": device, "precision": row.precision}
+        y = torch.from_numpy(simulate_cine(1, seed=11, n_depth=row.depth, n_angle=row.angle).hazy / 60 + 1)
+        y, seen = y.expand(row.frames, -1, -1), torch.ones(row.depth, row.angle)
+        Dehazer.from_pretrained(row.preset, steps=2, **options).split(y[:2], seen)
+        dehazer = Dehazer.from_pretrained(row.preset, **options)
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         synchronise(device)
@@ -145,21 +192,18 @@ def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
         synchronise(device)
         seconds = time.perf_counter() - began
         peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
-        rows.append(
-            {
-                "preset": preset, "precision": precision, "frames": n, "depth": n_depth, "angle": n_angle,
-                "frames_per_s": round(n / seconds, 3), "peak_mib": peak and round(peak),
-            }
-        )  # fmt: skip
+        found = {"frames_per_s": round(row.frames / seconds, 3), "peak_mib": peak and round(peak)}
+        rows.append({**asdict(row), **found})
         print(json.dumps(rows[-1]))
     return rows
 
 
-def compare(out: Path, work: list[Work], device: str, size: Size) -> dict[str, Any]:
-    """The trained pair against the shipped one; the trained cards then say how it did."""
-    shipped, trained = load(), load(out)
-    found = evaluate(shipped, trained, [each.frames for each in work], device, size.hearts)
-    sign(shipped, trained, found, out, COMMAND)
+def compare(out: Path, work: Work, device: str, size: Size) -> dict[str, Any]:
+    """The trained posterior against the shipped one; the trained card then says how it did."""
+    path = out / f"{work.name}.safetensors"
+    shipped, trained = LearnedPosterior.load(POSTERIOR), LearnedPosterior.load(path)
+    found = evaluate(shipped, trained, work.frames, device, size.hearts)
+    sign(shipped, trained, found, path, COMMAND)
     return found
 
 
@@ -177,7 +221,6 @@ def main() -> int:
     results: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if cuda else f"CPU ({platform.machine()})",
         "torch": torch.__version__,
-        "network": FastUNet().config,
         "minutes": args.minutes,
         "training": {},
         "broken": {},
@@ -195,9 +238,8 @@ def main() -> int:
     end = began + 60 * args.minutes - (MARGIN_S if cuda else 5.0)
     stage("checks", lambda: checks(device, size))
     stage("speed", lambda: speed(device, size, until=time.monotonic() + SPEED_SHARE * (end - time.monotonic())))
-    ours = shipped_again(size)
-    for work in ours:
-        stage(work.name, partial(train_one, args.out, work, device, end), results["training"])
+    ours = posterior_again(size)
+    stage(ours.name, lambda: train_one(args.out, ours, device, end), results["training"])
     stage("evaluation", lambda: compare(args.out, ours, device, size))
     for work in papers(size):
         stage(work.name, partial(train_one, args.out, work, device, end), results["training"])

@@ -1,4 +1,4 @@
-"""Which priors are trained on the GPU, how much of everything there is, and training until a given moment."""
+"""Which networks are trained on the GPU, how much of everything there is, and training until a given moment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.priors.data import SimulatedFrames
-from usdehaze.priors.prior import Prior
-from usdehaze.priors.train import Recipe, Told, train
+from usdehaze.priors.posterior import LearnedPosterior
+from usdehaze.priors.train import Model, Recipe, Told, train
+from usdehaze.settings import POSTERIOR
 
 COMMAND = "validation/gpu/run.sh"
 KINDS = ("tissue", "haze")
@@ -21,7 +22,7 @@ class Size:
     """How much of everything.
 
     Attributes:
-        grid: side of the frames of the default's priors; those of the paper's have half of it.
+        grid: side of the frames of the posterior; those of the paper's priors have half of it.
         frames: in the checks, of every kind.
         hearts: in the evaluation.
         chunk: frames in a row of the speed table.
@@ -41,7 +42,7 @@ class Size:
     paper: dict[str, Any]
 
 
-WHOLE = Size(128, 64, 64, 16, 4096, 32, 128, "bf16", {})
+WHOLE = Size(128, 64, 64, 16, 4096, 64, 256, "bf16", {})
 DRY = Size(32, 2, 2, 1, 8, 2, 2, "fp32", {"channels": (8, 16)})  # on a CPU: that everything runs, no more
 
 
@@ -53,24 +54,23 @@ class Work:
     share: float
     recipe: Recipe
     frames: SimulatedFrames
-    begin_with: Prior | None = None
+    begin_with: Model | None = None
 
 
-def shipped_again(size: Size) -> list[Work]:
-    """The default's pair, on from the shipped weights."""
-    work = []
-    for kind in KINDS:
-        parent, grid = Prior.load(kind, kind), (size.grid, size.grid)
-        config: Any = parent.network.config
-        recipe = Recipe(kind, config=config, grid=grid, batch=size.batch, lr=5e-4, precision=size.precision)
-        work.append(Work(kind, 0.4, recipe, SimulatedFrames(kind, grid, size.pool, size.refresh), parent))
-    return work
+def posterior_again(size: Size) -> Work:
+    """The learned posterior, on from the shipped weights."""
+    parent, grid = LearnedPosterior.load(POSTERIOR), (size.grid, size.grid)
+    config: Any = parent.network.config
+    recipe = Recipe(
+        POSTERIOR, "FastUNet", config, "posterior", grid, batch=size.batch, lr=5e-4, precision=size.precision
+    )
+    return Work(POSTERIOR, 0.75, recipe, SimulatedFrames(POSTERIOR, grid, size.pool, size.refresh), parent)
 
 
 def papers(size: Size) -> list[Work]:
-    """The paper's pair, from nothing."""
+    """The paper's pair of priors, from nothing."""
     work = []
-    for kind, share in zip(KINDS, (0.6, 1.0), strict=True):
+    for kind, share in zip(KINDS, (0.5, 1.0), strict=True):
         grid = (size.grid // 2, size.grid // 2)
         recipe = Recipe(kind, "NCSNv2", size.paper, "score", grid, batch=size.batch, lr=1e-3, precision=size.precision)
         work.append(Work(f"{kind}-ncsnv2", share, recipe, SimulatedFrames(kind, grid, size.pool, size.refresh)))
@@ -78,7 +78,7 @@ def papers(size: Size) -> list[Work]:
 
 
 def train_one(out: Path, work: Work, device: str, deadline: float) -> dict[str, Any]:
-    """Trains a prior for its share: a measured start tells how many steps fit, a late run writes what it has."""
+    """Trains a network for its share: a measured start tells how many steps fit, a late run writes what it has."""
     path, recipe = out / f"{work.name}.safetensors", work.recipe
     end = time.monotonic() + work.share * (deadline - time.monotonic())
     with tempfile.TemporaryDirectory() as scratch:
@@ -92,8 +92,8 @@ def train_one(out: Path, work: Work, device: str, deadline: float) -> dict[str, 
         per_step = sorted(t.seconds for t in told)[len(told) // 2]
         steps = max(1, int(0.85 * (end - time.monotonic()) / per_step))
         common["checkpoint"] = folder / "run"
-        prior = train(replace(recipe, steps=steps), work.frames, path, stop=lambda: time.monotonic() > end, **common)
-        if prior is None:
-            prior = train(replace(recipe, steps=told[-1].step), work.frames, path, **common)
-    assert prior is not None  # nothing stops the second call
-    return {"steps": told[-1].step, "seconds_per_step": per_step, "held_out": prior.card["held_out"]}
+        model = train(replace(recipe, steps=steps), work.frames, path, stop=lambda: time.monotonic() > end, **common)
+        if model is None:
+            model = train(replace(recipe, steps=told[-1].step), work.frames, path, **common)
+    assert model is not None  # nothing stops the second call
+    return {"steps": told[-1].step, "seconds_per_step": per_step, "held_out": model.card["held_out"]}
