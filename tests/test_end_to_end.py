@@ -15,6 +15,7 @@ from usdehaze.cli import main
 from usdehaze.dehazer import Dehazer
 from usdehaze.geometry import sector_mask
 from usdehaze.io import open_cine, read_result
+from usdehaze.settings import PRESETS
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation.benchmark import run_benchmark
 
@@ -36,16 +37,26 @@ def processed(data_dir, tmp_path_factory):
     return out
 
 
-@pytest.mark.skip(reason="measured anew with the learned posterior")
-@pytest.mark.slow
-def test_real_clips_gain_contrast_and_keep_their_septum(processed, data_dir, tmp_path):
+@pytest.fixture(scope="module")
+def figures(processed, data_dir):
+    """Summary of the figures of septum and ventricle of the six clips."""
     results = sorted(processed.glob("*.dehazed.h5"))
     assert len(results) == 6
-    run("validate", "--gcnr", *results, "--roi", data_dir / "echo-haze", "--json", tmp_path / "m.json")
-    summary = json.loads((tmp_path / "m.json").read_text())["summary"]
-    assert summary["gcnr"]["delta"] >= 0.06
-    assert summary["ks_tissue"]["tissue"] <= 0.06
-    assert summary["ks_haze"]["tissue"] >= 0.55
+    run("validate", "--gcnr", *results, "--roi", data_dir / "echo-haze", "--json", processed / "m.json")
+    return json.loads((processed / "m.json").read_text())["summary"]
+
+
+@pytest.mark.slow
+def test_real_clips_gain_contrast_and_keep_their_septum(figures):
+    assert figures["gcnr"]["delta"] > 0 and figures["ks_haze"]["tissue"] > 0.1
+    assert figures["ks_tissue"]["tissue"] <= 0.06
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(reason="promised, not reached: see validation/priors.md, the learned posterior", strict=True)
+def test_real_clips_lose_most_of_their_haze(figures):
+    assert figures["gcnr"]["delta"] >= 0.06
+    assert figures["ks_haze"]["tissue"] >= 0.55
 
 
 @pytest.mark.slow
@@ -102,7 +113,8 @@ def test_simulate_info_process_and_process_again_give_the_same_bits(tmp_path):
             assert a[name].dtype == np.float32 and np.array_equal(a[name][()], b[name][()])
         assert a.attrs["format"] == "usdehaze-result" and a.attrs["source_name"] == "scan.h5"
         assert np.array_equal(a["input"][()], simulate_cine(2, 3).hazy)
-        assert a.attrs["preset"] == "fast" and int(a.attrs["steps"]) == 3 and float(a.attrs["caution"]) == 0.5
+        assert a.attrs["preset"] == "fast" and int(a.attrs["steps"]) == 3
+        assert float(a.attrs["caution"]) == PRESETS["fast"].caution and a.attrs["guidance"] == "learned"
     assert (first / "scan.dehazed.png").stat().st_size > 5000
 
 
