@@ -239,27 +239,27 @@ def test_a_single_frame_cannot_be_trained_on():
 
 
 def test_pool_reuses_frames_renews_the_oldest_and_can_be_entered_anywhere():
-    pool = data.SimulatedFrames("haze", (16, 16), pool=6, refresh=2)
+    pool = data.SimulatedFrames("tissue", (16, 16), pool=6, refresh=2)
     pool.draw(4, 0, 0, 0, CPU)
     before = pool._frames.clone()
     drawn = pool.draw(4, 0, 0, 1, CPU)
     changed = (pool._frames != before).flatten(1).any(1)
     assert changed.tolist() == [False, False, True, True, False, False]  # places 0 and 1 went the step before
-    other = data.SimulatedFrames("haze", (16, 16), pool=6, refresh=2)
+    other = data.SimulatedFrames("tissue", (16, 16), pool=6, refresh=2)
     assert torch.equal(other.draw(4, 0, 0, 1, CPU), drawn)
     assert not torch.equal(other.draw(4, 0, 1, 1, CPU), drawn)  # another process, other frames
 
 
 def test_training_on_simulated_frames_beats_the_best_linear_guess_and_leaves_a_card(tmp_path):
-    source = data.SimulatedFrames("haze", (32, 32), pool=8, refresh=1)
-    recipe = tiny(grid=(32, 32), steps=60)
+    source = data.SimulatedFrames("tissue", (32, 32), pool=8, refresh=1)
+    recipe = replace(tiny(grid=(32, 32), steps=60), kind="tissue")
     path = tmp_path / "p.safetensors"
-    train(recipe, source, path, tmp_path / "run", command="usdehaze train haze")
-    prior = Prior.load(path, "haze")
+    train(recipe, source, path, tmp_path / "run", command="usdehaze train tissue")
+    prior = Prior.load(path, "tissue")
     card = json.loads(path.with_suffix(".json").read_text())
     assert card["training"]["steps"] == 60 and card["training"]["frames"] == 240
-    assert card["training"]["command"] == "usdehaze train haze" and "never from patients" in card["not_for"]
-    frames = training_frames("haze", 8, torch.Generator().manual_seed(2_000_000_000), 32, 32)
+    assert card["training"]["command"] == "usdehaze train tissue" and "never from patients" in card["not_for"]
+    frames = training_frames("tissue", 8, torch.Generator().manual_seed(2_000_000_000), 32, 32)
     linear = Prior(FastUNet(channels=(8, 16)), prior.card)  # its head is zero: the best guess without learning
     learned = objective.held_out_loss(prior, frames, (0.3,))[0]
     assert learned < 0.95 * objective.held_out_loss(linear, frames, (0.3,))[0]
