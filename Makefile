@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	@rm -f demo/scan.h5
-	$(BIN)/usdehaze simulate demo/scan.h5 --frames 8 --seed 12
+	$(BIN)/usdehaze simulate demo/scan.h5 --frames 8 --seed 28
 	$(BIN)/usdehaze process demo/scan.h5 -o demo --overwrite --preview png
 	@echo
 	@echo "hazy scan, with its true tissue and haze:  demo/scan.h5"
