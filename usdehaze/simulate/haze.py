@@ -35,8 +35,8 @@ class HazeScene:
         draw: Draw,
         n_depth: int = 128,
         n_angle: int = 128,
-        clear: float = 0.2,
-        level_db: tuple[float, float] = (-48.0, -14.0),
+        clear: float = 0.12,
+        level_db: tuple[float, float] = (-42.0, -12.0),
         echo: Tensor | None = None,
         plain: bool = False,
     ) -> None:
@@ -45,8 +45,8 @@ class HazeScene:
         self.beam = torch.linspace(-1, 1, n_angle, device=draw.device)[None, None, :]
         power, fine = self._near_probe(level_db), torch.zeros_like(self.r)
         if not plain:
-            power = draw.chance(0.6) * power + draw.chance(0.35) * self._free_form()
-            fine = draw.chance(0.4) * 10 ** ((draw.uniform(-60, -34) + draw.uniform(-12, 12) * self.r) / 10)
+            power = draw.chance(0.7) * power + draw.chance(0.4) * self._free_form()
+            fine = draw.chance(0.5) * 10 ** ((draw.uniform(-56, -30) + draw.uniform(-12, 12) * self.r) / 10)
             if echo is not None:
                 power = power + draw.chance(0.3) * self._reverberation(echo) + draw.chance(0.3) * self._side_lobes(echo)
         there = 1 - draw.chance(clear)

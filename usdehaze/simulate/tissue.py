@@ -45,7 +45,7 @@ class TissueScene:
         n_depth: int = 128,
         n_angle: int = 128,
         dynamic_range_db: float = 60.0,
-        cardiac: float = 0.6,
+        cardiac: float = 0.7,
         leaves: float = 0.65,
     ) -> None:
         self.shape, floor = (n_depth, n_angle), -dynamic_range_db
@@ -65,7 +65,8 @@ class TissueScene:
         # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
         self.wall_db = draw.uniform(-44, -12)
         around = torch.where(draw.chance(0.5) > 0, draw.uniform(-34, -6), draw.uniform(-12, 4))
-        self.around_db = self.wall_db + around + draw.uniform(1, 9) * draw.smooth(n_depth, n_angle, 4, 4)
+        varied = 1 - draw.chance(0.35) * draw.uniform(0.5, 1)  # a third of the scenes is more or less even
+        self.around_db = self.wall_db + around + varied * draw.uniform(1, 9) * draw.smooth(n_depth, n_angle, 4, 4)
         self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 10))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
@@ -96,7 +97,7 @@ class TissueScene:
             + draw.smooth(n_depth, n_angle, 40, 16) * draw.uniform(0, 5)  # streaks across the beam
         )
         layers = torch.tanh(3 * draw.smooth(n_depth, n_angle, 14, 1)) * draw.uniform(2, 12)
-        self.texture_db = slow + layers * (1 - 0.7 * self.cardiac)
+        self.texture_db = varied * (slow + layers * (1 - 0.7 * self.cardiac))
         grains = draw.smooth(n_depth, n_angle, n_depth // 2, n_angle // 3)
         # Nothing alive is a clean ellipse: everything is bent a little, on two scales.
         self.bend = [
