@@ -6,10 +6,10 @@ import subprocess
 import numpy as np
 import pydicom
 
-from usdehaze.dehazer import DehazeResult
+from usdehaze.dehazing.masking import keep_what_is_no_tissue
 from usdehaze.geometry import sector_mask
 from usdehaze.io.dicom import DicomWriter, open_dicom
-from usdehaze.masking import keep_what_is_no_tissue
+from usdehaze.result import Result
 
 SETTINGS = {
     "preset": "fast",
@@ -30,7 +30,7 @@ def lowered(cine, by_db=6.0, **settings):
     image = np.ones(shape, bool) if sector is None else sector_mask(sector, shape)
     tissue = np.where(image, np.maximum(cine.frames - np.float32(by_db), -cine.dynamic_range_db), cine.frames)
     haze = np.where(image, np.float32(-20), np.float32(-cine.dynamic_range_db)) + np.zeros_like(cine.frames)
-    result = DehazeResult(cine, tissue.astype(np.float32), haze, None, {**SETTINGS, **settings})
+    result = Result(cine, tissue.astype(np.float32), haze, None, {**SETTINGS, **settings})
     return keep_what_is_no_tissue(result)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
-from usdehaze.dehazer import DehazeResult
 from usdehaze.io import write_result
+from usdehaze.result import Result
 
 SECTOR = Cartesian((2e-4, 3e-4), (0.0, 0.0), Sector(24.0, -2.0, 1.0, 40.0, -0.6, 0.6, 2 / 3), "file")
 POLAR = Polar(np.linspace(0.005, 0.15, 40), np.linspace(-0.65, 0.6, 48))
@@ -50,6 +50,6 @@ def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, f
         first_frame,
     )
     cine = Cine(speckle, geometry, 60.0, 0.02 * np.arange(shape[0]) if times else None, source)
-    result = DehazeResult(cine, tissue.astype(np.float32), haze.astype(np.float32), std, dict(SETTINGS))
+    result = Result(cine, tissue.astype(np.float32), haze.astype(np.float32), std, dict(SETTINGS))
     write_result(path, result)
     return result

@@ -13,7 +13,7 @@ from _dicom_results import lowered
 from _scans import fan_frames, write
 from click.testing import CliRunner
 
-import usdehaze.dehazer
+import usdehaze.dehazing.dehazer
 from usdehaze.cli import main
 from usdehaze.io import list_scans, open_cine, read_result
 
@@ -24,7 +24,7 @@ WORDS = ("SENTINEL", "19010203", "19870605", "040302", "S-ID", "A-NUMBER", "1.2.
 def model(monkeypatch):
     """Stands in for the priors: takes 6 dB off the tissue."""
     stand_in = SimpleNamespace(group=1, dehaze=lambda cine, progress=None: lowered(cine))
-    monkeypatch.setattr(usdehaze.dehazer.Dehazer, "from_pretrained", lambda **_: stand_in)
+    monkeypatch.setattr(usdehaze.dehazing.dehazer.Dehazer, "from_pretrained", lambda **_: stand_in)
 
 
 def run(*args):

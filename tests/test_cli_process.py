@@ -13,9 +13,9 @@ from _scans import fan_frames, write
 from click.testing import CliRunner
 
 from usdehaze.cli import main, options
+from usdehaze.dehazing.settings import GUIDANCES, OBSERVATIONS, PRESETS, SAMPLERS
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import read_result, units
-from usdehaze.settings import GUIDANCES, OBSERVATIONS, PRESETS, SAMPLERS
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def model(monkeypatch):
             settings |= {"haze_prior": "h sha256:1", "seed": asked.settings["seed"]}
             return SimpleNamespace(cine=cine, tissue=tissue, haze=tissue - 5, std=None, settings=settings)
 
-    module = ModuleType("usdehaze.dehazer")
+    module = ModuleType("usdehaze.dehazing.dehazer")
     module.Dehazer = Dehazer
-    monkeypatch.setitem(sys.modules, "usdehaze.dehazer", module)
+    monkeypatch.setitem(sys.modules, "usdehaze.dehazing.dehazer", module)
     return asked
 
 

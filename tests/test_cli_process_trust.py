@@ -19,7 +19,7 @@ KILLS = """
 import contextlib, io, json, os, random, signal, sys, time
 import torch
 torch.set_num_threads(1)
-import usdehaze.dehazer, usdehaze.preview, usdehaze.io.zea  # what a process would import is there already
+import usdehaze.dehazing.dehazer, usdehaze.preview, usdehaze.io.zea  # what a process would import is there already
 from usdehaze.cli import main
 from usdehaze.io import read_result
 arguments, result, n_kills = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -98,8 +98,8 @@ class Dehazer:  # what is written is what matters
     def dehaze(self, cine, progress=None):
         return SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={"seed": 0})
 
-sys.modules["usdehaze.dehazer"] = ModuleType("usdehaze.dehazer")
-sys.modules["usdehaze.dehazer"].Dehazer = SimpleNamespace(from_pretrained=lambda **_: Dehazer())
+sys.modules["usdehaze.dehazing.dehazer"] = ModuleType("usdehaze.dehazing.dehazer")
+sys.modules["usdehaze.dehazing.dehazer"].Dehazer = SimpleNamespace(from_pretrained=lambda **_: Dehazer())
 for limit in map(int, sys.argv[2:]):
     pid = os.fork()
     if pid == 0:

@@ -19,8 +19,8 @@ from PIL import Image
 from usdehaze.cli import main
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.samples import draw_samples
-from usdehaze.training import frames_of_scan, frames_of_scans
+from usdehaze.training.samples import draw_samples
+from usdehaze.training.scans import frames_of_scan, frames_of_scans
 
 ROOT = Path(__file__).parents[1]
 FEW = ("--grid", "16x16", "--steps", "4", "--batch", "2", "--device", "cpu", "--pool", "4", "--fresh", "2")
@@ -153,7 +153,7 @@ def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
 
 def test_the_paper_network_comes_with_the_papers_settings(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr("usdehaze.priors.train.train", lambda recipe, *_, **__: seen.append(recipe))
+    monkeypatch.setattr("usdehaze.training.train.train", lambda recipe, *_, **__: seen.append(recipe))
     run("haze", "-o", tmp_path / "p.safetensors", "--network", "ncsnv2", "--device", "cpu")
     run("haze", "-o", tmp_path / "p.safetensors", "--device", "cpu")
     paper, fast = seen

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from usdehaze.decision import quantiles, spread
+from usdehaze.dehazing.decision import quantiles, spread
 
 
 def quantile(values, place, weights=None):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from usdehaze.cine import Cartesian, Cine, Source
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.simulate import simulate_cine
 
 
@@ -60,7 +60,7 @@ def test_jobs_that_share_a_pass_on_a_gpu_have_equally_many_samples(cine, monkeyp
             found.append(length)
         return [each for job in jobs for each in run([job])]
 
-    monkeypatch.setattr("usdehaze.dehazer.run_jobs", run_jobs)
+    monkeypatch.setattr("usdehaze.dehazing.dehazer.run_jobs", run_jobs)
     dehazer(steps=1, **options, device="cpu").dehaze(part(cine, 0, 2))
     assert found == lengths
 

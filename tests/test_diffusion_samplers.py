@@ -7,6 +7,7 @@ import pytest
 import torch
 from _gaussians import cases, normal
 
+from usdehaze.dehazing.settings import BY_SIGMA, BY_TIME, SAMPLERS, WITH_RULES, sample
 from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Gaussian, Posterior, Problem
 from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, SharedNoise
@@ -14,7 +15,6 @@ from usdehaze.diffusion.observation import Additive, GaussianNoise
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, sde_sigmas
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import BY_SIGMA, BY_TIME, SAMPLERS, WITH_RULES, sample
 
 CASES = cases()
 COPIES = 400

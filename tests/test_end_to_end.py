@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from usdehaze.cli import main
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRESETS
 from usdehaze.geometry import sector_mask
 from usdehaze.io import open_cine, read_result
-from usdehaze.settings import PRESETS
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation.benchmark import run_benchmark
 

@@ -11,10 +11,10 @@ from pydicom import uid
 from pydicom.data import get_testdata_file
 from pydicom.encaps import encapsulate, encapsulate_extended
 
+from usdehaze.decibels import grey_to_db
 from usdehaze.errors import InputError
 from usdehaze.io.dicom import open_dicom
 from usdehaze.io.dicom.jpeg import parse_jpeg, with_raw_components
-from usdehaze.signal import grey_to_db
 
 LOSSLESS = [uid.RLELossless, uid.JPEGLSLossless, uid.JPEG2000Lossless]
 NATIVE = [uid.ImplicitVRLittleEndian, uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian]

@@ -6,9 +6,9 @@ from _dicom import dataset, save, write_dicom
 from _scans import fan_frames
 from pydicom.uid import JPEGBaseline8Bit, RLELossless
 
+from usdehaze.decibels import grey_to_db
 from usdehaze.errors import InputError
 from usdehaze.io.dicom import open_dicom
-from usdehaze.signal import grey_to_db
 
 COLOURS = {  # name: R, G, B, luma by ITU-R BT.601
     "red": (255, 0, 0, 76),

@@ -14,10 +14,10 @@ from pydicom.data import get_testdata_file
 from pydicom.dataset import Dataset
 
 import usdehaze
+from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.io.dicom import DicomWriter, open_dicom
 from usdehaze.io.dicom.pixels_out import PixelDataWriter
-from usdehaze.signal import db_to_grey
 
 SYNTAXES = {
     "explicit": uid.ExplicitVRLittleEndian,

@@ -11,9 +11,9 @@ from _scans import fan_frames, write
 
 import usdehaze as ud
 from usdehaze.cine import Cartesian
+from usdehaze.decibels import log_compress
 from usdehaze.errors import InputError
 from usdehaze.io.units import speckle_variation
-from usdehaze.signal import log_compress
 
 
 def rayleigh(shape, seed=0):

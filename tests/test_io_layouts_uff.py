@@ -6,8 +6,8 @@ import pytest
 
 import usdehaze as ud
 from usdehaze.cine import Cartesian, Polar
+from usdehaze.decibels import log_compress
 from usdehaze.errors import InputError
-from usdehaze.signal import log_compress
 
 N_Z, N_X, N_T = 24, 16, 3
 DEPTHS, ANGLES = np.linspace(0.01, 0.08, N_Z), np.linspace(-0.5, 0.6, N_X)

@@ -7,8 +7,8 @@ from _scans import fan_frames, write
 
 import usdehaze as ud
 from usdehaze.cine import Cartesian, Polar
+from usdehaze.decibels import log_compress
 from usdehaze.errors import InputError
-from usdehaze.signal import log_compress
 
 DEPTHS, ANGLES = np.linspace(0.01, 0.1, 40), np.linspace(-0.6, 0.5, 32)
 

@@ -8,12 +8,12 @@ import torch
 
 from usdehaze.errors import InputError
 from usdehaze.priors import data
-from usdehaze.priors.objective import posterior_errors
 from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.samples import split_samples
-from usdehaze.priors.train import Recipe, train
 from usdehaze.priors.unet import FastUNet
+from usdehaze.training.objective import posterior_errors
+from usdehaze.training.samples import split_samples
+from usdehaze.training.train import Recipe, train
 
 CARD = {
     "name": "p", "frame_mean": 0.4, "frame_std": 0.3, "tissue_std": 0.2, "haze_std": 0.5, "sigma_max": 100.0,

@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.priors import data, objective
 from usdehaze.priors import train as training
-from usdehaze.priors.checkpoint import State, save_checkpoint
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.train import Recipe, train
 from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import training_frames
+from usdehaze.training.checkpoint import State, save_checkpoint
+from usdehaze.training.train import Recipe, train
 
 CPU = torch.device("cpu")
 TINY = {"FastUNet": {"channels": (8, 16)}, "NCSNv2": {"channels": (8, 12)}}
@@ -158,7 +158,7 @@ def test_a_write_that_fails_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.safetensors"
     save_checkpoint(path, state, {})
     before = path.read_bytes()
-    monkeypatch.setattr("usdehaze.priors.checkpoint.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr("usdehaze.training.checkpoint.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "full")))
     state.step = 5
     with pytest.raises(InputError, match="cannot be written"):
         save_checkpoint(path, state, {})

@@ -18,10 +18,10 @@ from PIL import Image
 
 from usdehaze.cine import Cartesian
 from usdehaze.cli import main
+from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.review import build_review, default_page_path
 from usdehaze.review.frames import residual
-from usdehaze.signal import db_to_grey
 from usdehaze.validation.metrics import ks
 
 

@@ -12,8 +12,8 @@ from _results import POLAR, REGIONS, make_result
 from scipy.ndimage import map_coordinates
 
 from usdehaze.cine import Cartesian
+from usdehaze.decibels import db_to_grey
 from usdehaze.review import build_review
-from usdehaze.signal import db_to_grey
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[dev]'")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402

@@ -12,10 +12,10 @@ from _scans import fan_frames, write
 from _tiny_priors import write_tiny_priors
 
 from usdehaze.cine import Cine, Polar
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io import read_truth, write_simulation
-from usdehaze.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.simulate import simulate_cine
 from usdehaze.tuning import Example, Tried, Tuned, find_examples, preset_text, search, tune
 from usdehaze.tuning.examples import allot, spread

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from usdehaze.cine import Cine, Polar
+from usdehaze.dehazing.settings import PRESETS, PRIORS
 from usdehaze.errors import UsdehazeError
 from usdehaze.priors.prior import Prior
-from usdehaze.settings import PRESETS, PRIORS
 from usdehaze.validation.baselines import (
     Method,
     classical,

@@ -13,8 +13,8 @@ from _scans import fan_frames, write, write_hazy_clip
 from _tiny_priors import write_tiny_posterior, write_tiny_priors
 from PIL import Image
 
+from usdehaze.dehazing.settings import PRESETS
 from usdehaze.priors.prior import Prior
-from usdehaze.settings import PRESETS
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
 

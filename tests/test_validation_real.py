@@ -14,7 +14,7 @@ import pytest
 import torch
 from _scans import fan_frames, write
 
-from usdehaze.settings import Settings
+from usdehaze.dehazing.settings import Settings
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
 ROIS = [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from usdehaze.cine import Cartesian, Cine, Source
-from usdehaze.settings import PRESETS
+from usdehaze.dehazing.settings import PRESETS
 from usdehaze.validation.baselines import Method, Split
 from usdehaze.validation.realhaze import Scene
 

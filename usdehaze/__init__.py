@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from usdehaze.cine import Cine
-    from usdehaze.dehazer import Dehazer, DehazeResult
+    from usdehaze.dehazing.dehazer import Dehazer
     from usdehaze.io import open_cine
+    from usdehaze.result import Result
 
     __version__: str
 
-__all__ = ["Cine", "DehazeResult", "Dehazer", "__version__", "open_cine"]
+__all__ = ["Cine", "Dehazer", "Result", "__version__", "open_cine"]
 
 _HOME = {
     "Cine": "usdehaze.cine",
-    "DehazeResult": "usdehaze.dehazer",
-    "Dehazer": "usdehaze.dehazer",
+    "Result": "usdehaze.result",
+    "Dehazer": "usdehaze.dehazing.dehazer",
     "open_cine": "usdehaze.io",
 }
 

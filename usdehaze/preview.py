@@ -12,15 +12,15 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from usdehaze.cine import Polar
+from usdehaze.decibels import db_to_grey
 from usdehaze.errors import UsdehazeError
 from usdehaze.io.film import Film, Gif, Mp4, Png
 from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
-from usdehaze.signal import db_to_grey
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import DehazeResult
     from usdehaze.io.result import StoredResult
+    from usdehaze.result import Result
 
 KINDS = ("png", "gif", "mp4")
 PANEL_HEIGHT = 384  # rows of a scan-converted panel
@@ -75,7 +75,7 @@ class PreviewWriter(Sink):
         self.kind, self.frame = kind, scan.n_frames // 2 if frame is None else frame
         self._film: Film | None = None
 
-    def _append(self, result: DehazeResult | StoredResult) -> None:
+    def _append(self, result: Result | StoredResult) -> None:
         indices = range(len(result.tissue))
         if self.kind == "png":
             indices = indices[max(0, self.frame - self.n_done) :][: self.frame >= self.n_done]
@@ -92,7 +92,7 @@ class PreviewWriter(Sink):
 
 def write_preview(
     path: str | os.PathLike[str],
-    result: DehazeResult | StoredResult,
+    result: Result | StoredResult,
     kind: str = "png",
     frame: int | None = None,
     overwrite: bool = False,
@@ -146,7 +146,7 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     return np.rint(picture).astype(np.uint8)
 
 
-def picture_of(result: DehazeResult | StoredResult, index: int) -> np.ndarray:
+def picture_of(result: Result | StoredResult, index: int) -> np.ndarray:
     """Input, tissue and haze of one frame side by side: ``(H, W)`` uint8."""
     cine = result.cine
     panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]

@@ -26,10 +26,10 @@ from bench_records import Records, digest_of
 from usdehaze.cli.train import train
 from usdehaze.errors import UsdehazeError
 from usdehaze.io.atomic import atomic
-from usdehaze.priors.objective import held_out_loss
 from usdehaze.priors.prior import Prior
-from usdehaze.priors.train import HELD_OUT_SIGMAS
-from usdehaze.training import frames_of_scans
+from usdehaze.training.objective import held_out_loss
+from usdehaze.training.scans import frames_of_scans
+from usdehaze.training.train import HELD_OUT_SIGMAS
 from usdehaze.validation.benchmark import OURS
 from usdehaze.validation.patients import SHARES, read_patients
 from usdehaze.validation.prior_bench import SIGMAS, denoising_loss

@@ -33,8 +33,8 @@ from bench_summary import summary_table
 from bench_tables import by_cell, lowest_cell, tables
 from bench_wide import WIDE
 
+from usdehaze.dehazing.settings import POSTERIOR, PRESETS, PRIORS
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import POSTERIOR, PRESETS, PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS
 from usdehaze.validation.evaluate import summarise, write_json
 from usdehaze.validation.patients import SHARES

@@ -8,7 +8,7 @@ import inspect
 from itertools import product
 from typing import Any
 
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.errors import UsdehazeError
 
 OPTIONS = ("preset", "tissue_prior", "haze_prior", "steps", "samples", "device")  # of the command, and the dehazer's

@@ -13,10 +13,10 @@ import torch
 from bench_records import Records, digest_of, made_by
 
 from usdehaze.cine import Cartesian, Cine
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRIORS
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import open_cine
-from usdehaze.settings import PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS, methods
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
 from usdehaze.validation.calibration import Interval, interval_coverage, interval_of

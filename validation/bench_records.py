@@ -17,7 +17,7 @@ import numpy as np
 
 import usdehaze
 from usdehaze.cine import Cine
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.validation.evaluate import json_ready, write_json
 
 CODE = ("*.py", "diffusion/*.py", "geometry/*.py", "priors/*.py")

@@ -10,7 +10,7 @@ from bench_parts import Bench, model_frame
 from PIL import Image
 
 from usdehaze.io.atomic import atomic
-from usdehaze.priors.samples import draw_samples
+from usdehaze.training.samples import draw_samples
 
 COLUMNS, GAP_PX, BACKGROUND = 8, 4, 96
 

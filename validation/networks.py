@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from usdehaze.priors.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
-from usdehaze.priors.objective import draw_sigmas
+from usdehaze.dehazing.settings import PRIORS
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
-from usdehaze.settings import PRIORS
 from usdehaze.simulate import training_frames
+from usdehaze.training.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
+from usdehaze.training.objective import draw_sigmas
 
 HERE = Path(__file__).resolve().parent
 GRID = (128, 128)

@@ -28,9 +28,9 @@ from bench_parts import FLOOR_DB, Bench
 from bench_records import Records, digest_of, made_by, priors_of
 
 from usdehaze.cine import Cine
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRESETS, Settings, preset_with
 from usdehaze.io import open_cine
-from usdehaze.settings import PRESETS, Settings, preset_with
 from usdehaze.validation.benchmark import FIRST_SEED, Decomposed
 from usdehaze.validation.patients import SHARES
 from usdehaze.validation.prior_bench import clip_figures

@@ -24,7 +24,7 @@ from bench_records import Records, digest_of, made_by, priors_of
 from code_hash import code_hash
 from real_tables import in_results, page
 
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import open_cine
 from usdehaze.io.atomic import atomic

@@ -12,7 +12,7 @@ import time
 import torch
 
 from usdehaze.cine import Cine
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.simulate import simulate_cine
 
 SIZES = ((128, 128), (256, 128), (256, 256))

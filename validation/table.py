@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from bench_records import priors_of
 
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import LEARNED, OBSERVATIONS, PRESETS, RULES, WITH_RULES, Settings
 from usdehaze.errors import UsdehazeError
-from usdehaze.settings import LEARNED, OBSERVATIONS, PRESETS, RULES, WITH_RULES, Settings
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation import metrics
 from usdehaze.validation.benchmark import CAVITY, FIRST_SEED, MIN_REGION_PIXELS, WALL

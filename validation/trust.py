@@ -28,9 +28,9 @@ from bench_records import CODE, FIGURES
 from code_hash import code_hash
 from trust_tables import write_tables
 
+from usdehaze.dehazing.settings import POSTERIOR, PRESETS, PRIORS
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.settings import POSTERIOR, PRESETS, PRIORS
 from usdehaze.validation.baselines import GAUSSIAN_STEPS, Method, methods
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
 from usdehaze.validation.evaluate import write_json

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 SEED = click.IntRange(0, 2**63 - 1)
-# Names of usdehaze.settings, which is not imported for --help.
+# Names of usdehaze.dehazing.settings, which is not imported for --help.
 PRESETS = ("fast", "quality", "preview", "paper")
 GUIDANCES = ("learned", "proximal", "pigdm", "dps", "projection")
 OBSERVATIONS = ("log-power", "log-power-linearised", "additive")

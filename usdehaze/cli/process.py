@@ -28,7 +28,7 @@ from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import Dehazer
+    from usdehaze.dehazing.dehazer import Dehazer
     from usdehaze.io import Scan, Sink
 
     Progress = Callable[[int, int], None]
@@ -177,7 +177,7 @@ class _Worker:
         return scan
 
     def _load(self) -> Dehazer:
-        from usdehaze.dehazer import Dehazer
+        from usdehaze.dehazing.dehazer import Dehazer
 
         return Dehazer.from_pretrained(**self.model)
 

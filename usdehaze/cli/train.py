@@ -22,8 +22,8 @@ from usdehaze.errors import UsdehazeError
 if TYPE_CHECKING:
     import torch
 
-    from usdehaze.priors.data import FrameSource
-    from usdehaze.priors.train import Model, Recipe, Told
+    from usdehaze.training.data import FrameSource
+    from usdehaze.training.train import Model, Recipe, Told
 
 POSTERIOR = "posterior"
 NETWORKS = {"fast-unet": "FastUNet", "ncsnv2": "NCSNv2"}
@@ -158,8 +158,8 @@ class _Run:
             lock.discard()
 
     def _train(self, data: Data, reading: dict[str, Any]) -> bool:
-        from usdehaze.priors.train import train
-        from usdehaze.training import write_sheet
+        from usdehaze.training.scans import write_sheet
+        from usdehaze.training.train import train
 
         device = _device(self.options["device"])
         parent = self._parent()
@@ -197,7 +197,7 @@ class _Run:
 
     def _recipe(self, parent: Model | None) -> Recipe:
         """Options, then what the prior to fine-tune has, then the network's defaults."""
-        from usdehaze.priors.train import Recipe
+        from usdehaze.training.train import Recipe
 
         given = {k: self.options[k] for k in ("network", "parametrisation", "grid", "steps", "batch", "lr")}
         given = {k: v for k, v in given.items() if v is not None}
@@ -229,13 +229,13 @@ class _Run:
     def _source(self, data: Data, recipe: Recipe, reading: dict[str, Any]) -> FrameSource:
         if data:
             from usdehaze.io import list_scans
-            from usdehaze.training import frames_of_scans, pairs_of_scans
+            from usdehaze.training.scans import frames_of_scans, pairs_of_scans
 
             scans = {what: list_scans(names) for what, names in data.items()}
             if self.kind == POSTERIOR:
                 return pairs_of_scans(scans["tissue"], scans["haze"], recipe.grid, **reading)
             return frames_of_scans(scans[self.kind], recipe.grid, **reading)
-        from usdehaze.priors.data import SimulatedFrames
+        from usdehaze.training.data import SimulatedFrames
 
         pool, fresh = self.options["pool"], self.options["fresh"]
         if pool % fresh:
@@ -306,7 +306,7 @@ def _device(name: str) -> torch.device:
     """The device asked for; of several processes each takes a GPU of its own."""
     import torch
 
-    from usdehaze.device import find_device
+    from usdehaze.dehazing.device import find_device
 
     try:
         device = find_device(name)

@@ -86,7 +86,7 @@ def _regions(labels: str | None, margin_px: float | None) -> tuple[Labels | None
 def _search(
     settings: Settings, examples: list[Example], trials: int, max_steps: int | None, options: dict[str, Any]
 ) -> Tuned:
-    from usdehaze.dehazer import Dehazer
+    from usdehaze.dehazing.dehazer import Dehazer
     from usdehaze.tuning import goal_of
     from usdehaze.tuning import tune as search
 

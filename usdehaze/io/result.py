@@ -29,7 +29,7 @@ from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import DehazeResult
+    from usdehaze.result import Result
     from usdehaze.simulate import SimulatedCine
 
 _SOURCE_ATTRIBUTES = {
@@ -94,7 +94,7 @@ class ResultWriter(Sink):
 
     _output: Hdf5Output | None = None
 
-    def _append(self, result: DehazeResult) -> None:
+    def _append(self, result: Result) -> None:
         arrays = {"tissue": result.tissue, "haze": result.haze, "input": result.cine.frames}
         if result.std is not None:
             arrays["tissue_std"] = result.std
@@ -133,7 +133,7 @@ def provenance(scan: Scan, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_result(path: str | os.PathLike[str], result: DehazeResult, overwrite: bool = False) -> None:
+def write_result(path: str | os.PathLike[str], result: Result, overwrite: bool = False) -> None:
     """Writes a result that is in memory: see `ResultWriter`.
 
     Raises:

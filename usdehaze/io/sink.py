@@ -13,7 +13,7 @@ from usdehaze.io.atomic import PartFile, writing
 from usdehaze.io.scan import Scan
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import DehazeResult
+    from usdehaze.result import Result
 
 _Self = TypeVar("_Self", bound="Sink")
 
@@ -41,14 +41,14 @@ class Sink(ABC):
         self.path, self.scan, self.overwrite = Path(path), scan, overwrite
         self.n_done = 0
 
-    def append(self, result: DehazeResult) -> None:
+    def append(self, result: Result) -> None:
         """Writes the next frames: ``result.cine``, ``tissue``, ``haze`` and ``std``, each ``(n, H, W)`` dB."""
         with writing(self.path):
             self._append(result)
         self.n_done += len(result.tissue)
 
     @abstractmethod
-    def _append(self, result: DehazeResult) -> None:
+    def _append(self, result: Result) -> None:
         """Writes frames; ``self.n_done`` were written before."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from usdehaze import signal
+from usdehaze import decibels
 from usdehaze.errors import InputError
 from usdehaze.io.layouts.found import Found
 
@@ -55,9 +55,9 @@ class Scale:
         if self.units == "dB":
             return np.clip(stored - self.full_scale, -self.dynamic_range_db, 0).astype(np.float32)
         if self.units in ("8-bit", "grey"):
-            return signal.grey_to_db(stored, self.dynamic_range_db, self.full_scale)
-        amplitude = signal.envelope(stored) if self.units == "I/Q" else stored
-        return signal.log_compress(amplitude, self.dynamic_range_db, self.full_scale)
+            return decibels.grey_to_db(stored, self.dynamic_range_db, self.full_scale)
+        amplitude = decibels.envelope(stored) if self.units == "I/Q" else stored
+        return decibels.log_compress(amplitude, self.dynamic_range_db, self.full_scale)
 
 
 @dataclass(frozen=True)

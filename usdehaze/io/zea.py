@@ -19,7 +19,7 @@ from usdehaze.io.result import create_frames, provenance
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import DehazeResult
+    from usdehaze.result import Result
 
 ZEA_VERSION = "0.1.8"
 _DATA = "tracks/track_0/data"
@@ -30,7 +30,7 @@ class ZeaWriter(Sink):
 
     _output: Hdf5Output | None = None
 
-    def _append(self, result: DehazeResult) -> None:
+    def _append(self, result: Result) -> None:
         maps = {"image": result.cine.frames, "tissue": result.tissue, "haze": result.haze}
         if result.std is not None:
             maps["tissue_std"] = result.std

@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 
-from usdehaze.signal import db_to_grey
+from usdehaze.decibels import db_to_grey
 
 LEVELS = 255
 

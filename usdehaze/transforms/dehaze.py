@@ -14,10 +14,10 @@ from monai.transforms import MapTransform, Transform
 from monai.utils import TransformBackends, convert_data_type, convert_to_dst_type, ensure_tuple_rep
 
 from usdehaze.cine import Cartesian, Geometry
-from usdehaze.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRESETS, preset_with
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.settings import PRESETS, preset_with
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0

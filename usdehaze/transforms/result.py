@@ -10,8 +10,8 @@ import torch
 from monai.data import MetaTensor
 from monai.utils import ImageMetaKey, convert_data_type
 
-from usdehaze.dehazer import DehazeResult
 from usdehaze.errors import InputError
+from usdehaze.result import Result
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, decode_geometry, geometry_in, name_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def check_estimate(image: Any, *expected: str) -> str:
     return meta[ESTIMATE]
 
 
-def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> DehazeResult:
+def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:
     """A result, as the dehazer made it.
 
     Args:
@@ -57,9 +57,7 @@ def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> DehazeResu
     geometry = decode_geometry(tissue.meta[GEOMETRY])[0]
     cine = cine_of(tissue, array_of(image), geometry, float(tissue.meta["dynamic_range_db"]))
     check_darker(tissue, cine.frames)
-    return DehazeResult(
-        cine, array_of(tissue), array_of(haze), None if std is None else array_of(std), tissue.meta[SETTINGS]
-    )
+    return Result(cine, array_of(tissue), array_of(haze), None if std is None else array_of(std), tissue.meta[SETTINGS])
 
 
 def check_all_frames(estimate: Any) -> None:

@@ -13,11 +13,11 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform
 from monai.utils import TransformBackends
 
-from usdehaze.dehazer import DehazeResult
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.io.scan import CineScan
+from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
 from usdehaze.transforms.result import is_dicom, open_source, result_of
 
@@ -95,7 +95,7 @@ class SaveUltrasoundd(MapTransform):
             d[key].meta["saved_to"] = str(self._save(result, d[key]))
         return d
 
-    def _save(self, result: DehazeResult, tissue: Any) -> Path:
+    def _save(self, result: Result, tissue: Any) -> Path:
         """Writes the files of a result, all or none, and tells where the first is."""
         stem = self.output_dir / Path(name_of(tissue)).stem
         path = stem.with_name(stem.name + RESULT_SUFFIX)
@@ -109,7 +109,7 @@ class SaveUltrasoundd(MapTransform):
                 sink.append(result)
         return path
 
-    def _dicom_sinks(self, stem: Path, result: DehazeResult, tissue: Any, stack: ExitStack) -> list[Sink]:
+    def _dicom_sinks(self, stem: Path, result: Result, tissue: Any, stack: ExitStack) -> list[Sink]:
         from usdehaze.io.dicom import DicomWriter
 
         scan = open_source(tissue)

@@ -15,10 +15,10 @@ from monai.config import NdarrayOrTensor, PathLike
 from monai.data import ImageWriter, MetaTensor, image_writer
 from monai.utils import convert_data_type
 
-from usdehaze.dehazer import DehazeResult
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, write_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
+from usdehaze.result import Result
 from usdehaze.transforms.meta import SETTINGS, name_of
 from usdehaze.transforms.result import array_of, check_darker, check_estimate, open_source, result_of
 
@@ -132,7 +132,7 @@ class UltrasoundDicomWriter(UltrasoundWriter):
             if what == "tissue":
                 check_darker(image, cine.frames)
             super().write(filename, verbose)
-            result = DehazeResult(cine, estimate_db, estimate_db, None, image.meta[SETTINGS])  # one of them is written
+            result = Result(cine, estimate_db, estimate_db, None, image.meta[SETTINGS])  # one of them is written
             with DicomWriter(
                 filename, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite
             ) as writer:

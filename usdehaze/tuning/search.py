@@ -14,8 +14,8 @@ from usdehaze.errors import UsdehazeError
 from usdehaze.tuning.examples import Example, goal_of
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import Dehazer
-    from usdehaze.settings import Settings
+    from usdehaze.dehazing.dehazer import Dehazer
+    from usdehaze.dehazing.settings import Settings
 
 SCALE_RANGE = (1 / 20, 2.0)  # of lambda and kappa, in units of the guidance's own
 LEAST_CAUTION = 0.5

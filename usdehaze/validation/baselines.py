@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from usdehaze.cine import Cine
+from usdehaze.decibels import db_to_power, power_to_db
+from usdehaze.dehazing.settings import PRIORS
 from usdehaze.diffusion.observation import GaussianNoise
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import ModelGrid, make_mapper
-from usdehaze.settings import PRIORS
-from usdehaze.signal import db_to_power, power_to_db
 from usdehaze.validation.benchmark import OURS, Decomposed
 
 NOISE_STD = GaussianNoise.std  # told to every method that takes haze for Gaussian noise, in units of the dynamic range
@@ -182,6 +182,6 @@ def svd_filter(frames_db: np.ndarray, dynamic_range_db: float) -> np.ndarray:
 
 
 def _dehazer(**options: Any) -> Any:
-    from usdehaze.dehazer import Dehazer
+    from usdehaze.dehazing.dehazer import Dehazer
 
     return Dehazer.from_pretrained(**options)

@@ -66,7 +66,7 @@ Method = Callable[[Cine], Decomposed]
 
 def installed_methods() -> dict[str, Method]:
     """The shipped posterior with the default preset, and the shipped tissue prior without a haze prior."""
-    from usdehaze.dehazer import Dehazer
+    from usdehaze.dehazing.dehazer import Dehazer
 
     return {
         OURS: Dehazer.from_pretrained().dehaze,

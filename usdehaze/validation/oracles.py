@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import ndimage
 
+from usdehaze.decibels import db_to_power, power_to_db
 from usdehaze.geometry import Mapper
-from usdehaze.signal import db_to_power, power_to_db
 from usdehaze.validation.realhaze import Scene
 
 LOCAL_CELLS = 9  # of the model grid, along either axis: what the local mean of haze is taken over

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from usdehaze.cine import Cine
+from usdehaze.decibels import db_to_power, power_to_db
 from usdehaze.geometry import Mapper, ModelGrid, make_mapper
 from usdehaze.io import open_cine
-from usdehaze.signal import db_to_power, power_to_db
 from usdehaze.simulate import simulate_cine
 from usdehaze.simulate.draw import Draw
 from usdehaze.simulate.haze import HazeScene

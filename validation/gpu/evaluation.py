@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from usdehaze.dehazer import Dehazer
-from usdehaze.priors.data import SimulatedFrames
-from usdehaze.priors.objective import objective_on
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.settings import PRESETS
 from usdehaze.priors.posterior import LearnedPosterior
-from usdehaze.priors.train import errors_on
-from usdehaze.settings import PRESETS
 from usdehaze.simulate import SimulatedCine, simulate_cine
 from usdehaze.simulate.tissue import CAVITY, WALL
+from usdehaze.training.data import SimulatedFrames
+from usdehaze.training.objective import objective_on
+from usdehaze.training.train import errors_on
 from usdehaze.validation import metrics
 
 FIRST_SEED = 1_000_003_000  # training draws below 1,000,000,000; the benchmark and the presets have those between

@@ -36,15 +36,15 @@ import torch
 from evaluation import evaluate, sign
 from training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, posterior_again, train_one
 
-from usdehaze.decision import quantiles, spread
-from usdehaze.dehazer import INTERVAL, Dehazer
+from usdehaze.dehazing.decision import quantiles, spread
+from usdehaze.dehazing.dehazer import INTERVAL, Dehazer
+from usdehaze.dehazing.settings import LEARNED, POSTERIOR
 from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
 from usdehaze.diffusion.observation import Additive, Observation
 from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.settings import LEARNED, POSTERIOR
 from usdehaze.simulate import simulate_cine, training_frames, training_pairs
 
 PRESETS_RUN = ("fast", "quality", "preview")

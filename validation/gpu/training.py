@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from usdehaze.priors.data import SimulatedFrames
+from usdehaze.dehazing.settings import POSTERIOR
 from usdehaze.priors.posterior import LearnedPosterior
-from usdehaze.priors.train import Model, Recipe, Told, train
-from usdehaze.settings import POSTERIOR
+from usdehaze.training.data import SimulatedFrames
+from usdehaze.training.train import Model, Recipe, Told, train
 
 COMMAND = "validation/gpu/run.sh"
 KINDS = ("tissue", "haze")

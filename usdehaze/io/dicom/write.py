@@ -9,16 +9,16 @@ import numpy as np
 import pydicom
 from pydicom.dataset import FileMetaDataset
 
+from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.derive import PRODUCTS, derived_attributes
 from usdehaze.io.dicom.pixels_out import TRANSFER_SYNTAXES, PixelDataWriter, photometric
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.sink import Sink
-from usdehaze.signal import db_to_grey
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import DehazeResult
+    from usdehaze.result import Result
 
 
 class DicomWriter(Sink):
@@ -57,7 +57,7 @@ class DicomWriter(Sink):
         self._file: BinaryIO | None = None
         self._pixels: PixelDataWriter | None = None
 
-    def _append(self, result: DehazeResult) -> None:
+    def _append(self, result: Result) -> None:
         pixels = self._pixels or self._begin(result)
         frames = self._haze(result) if self.what == "haze" else self._tissue(result)
         try:
@@ -72,7 +72,7 @@ class DicomWriter(Sink):
                 if complete and self._pixels is not None:
                     self._pixels.close()
 
-    def _begin(self, result: DehazeResult) -> PixelDataWriter:
+    def _begin(self, result: Result) -> PixelDataWriter:
         """Writes everything before the first pixel."""
         self.colour = self.what == "tissue" and self.source.has_colour
         self._file = open(self.part.path, "r+b")
@@ -95,7 +95,7 @@ class DicomWriter(Sink):
             raise self._too_large(error) from error
         return self._pixels
 
-    def _tissue(self, result: DehazeResult):
+    def _tissue(self, result: Result):
         """Frames ``(H, W)`` or ``(H, W, 3)`` uint8 to write."""
         for row, tissue_db in enumerate(result.tissue):
             before, after = (self._grey(frame) for frame in (result.cine.frames[row], tissue_db))
@@ -108,7 +108,7 @@ class DicomWriter(Sink):
             step = after.astype(np.int16) - before
             yield np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
 
-    def _haze(self, result: DehazeResult):
+    def _haze(self, result: Result):
         for row, haze_db in enumerate(result.haze):
             haze = self._grey(haze_db)
             mask = result.cine.tissue_mask

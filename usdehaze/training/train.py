@@ -17,10 +17,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.priors.checkpoint import State, load_checkpoint, save_checkpoint
-from usdehaze.priors.data import FrameSource, noise_generator
 from usdehaze.priors.files import NETWORKS
-from usdehaze.priors.objective import (
+from usdehaze.priors.posterior import INPUTS, OUTPUTS, LearnedPosterior
+from usdehaze.priors.prior import Prior
+from usdehaze.training.checkpoint import State, load_checkpoint, save_checkpoint
+from usdehaze.training.data import FrameSource, noise_generator
+from usdehaze.training.objective import (
     SIGMA_RANGE,
     draw_batch,
     held_out_loss,
@@ -28,8 +30,6 @@ from usdehaze.priors.objective import (
     objective_on,
     posterior_errors,
 )
-from usdehaze.priors.posterior import INPUTS, OUTPUTS, LearnedPosterior
-from usdehaze.priors.prior import Prior
 
 BETAS = {"denoiser": (0.9, 0.99), "score": (0.9, 0.999), "posterior": (0.9, 0.99)}  # of Adam; the paper's for the score
 WARM_UP, COOLDOWN = 200, 0.3  # steps over which the learning rate rises; share of the run over which it falls

@@ -12,17 +12,10 @@ import torch
 from torch import Tensor
 
 from usdehaze.cine import Cine, blocks
-from usdehaze.decision import quantiles, spread
-from usdehaze.device import find_device, jobs_at_once, run_jobs
-from usdehaze.diffusion.denoiser import Posterior, Problem
-from usdehaze.diffusion.learned import Learned
-from usdehaze.diffusion.streams import Streams
-from usdehaze.errors import UsdehazeError
-from usdehaze.geometry import Mapper, ModelGrid, make_mapper
-from usdehaze.masking import keep_what_is_no_tissue
-from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
-from usdehaze.priors.prior import Prior
-from usdehaze.settings import (
+from usdehaze.dehazing.decision import quantiles, spread
+from usdehaze.dehazing.device import find_device, jobs_at_once, run_jobs
+from usdehaze.dehazing.masking import keep_what_is_no_tissue
+from usdehaze.dehazing.settings import (
     LEARNED,
     POSTERIOR,
     PRIORS,
@@ -32,34 +25,19 @@ from usdehaze.settings import (
     preset_with,
     sample,
 )
+from usdehaze.diffusion.denoiser import Posterior, Problem
+from usdehaze.diffusion.learned import Learned
+from usdehaze.diffusion.streams import Streams
+from usdehaze.errors import UsdehazeError
+from usdehaze.geometry import Mapper, ModelGrid, make_mapper
+from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
+from usdehaze.priors.prior import Prior
+from usdehaze.result import Result
 
 Job = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
 AT_ONCE = 4  # samples of a frame in one pass of the learned posterior, always: last bits depend on it
 INTERVAL = (0.025, 0.975)
 OF_RULES = ("observation", "scale")  # settings that the learned posterior has no use for
-
-
-@dataclass(frozen=True)
-class DehazeResult:
-    """A cine taken apart.
-
-    Attributes:
-        cine: the input.
-        tissue, haze: ``(T, H, W)`` float32 dB on the input's own grid. Tissue is the native frame lowered by the
-            gain (dB) found on the model grid, never above the input; haze is its estimate there, interpolated.
-            Outside the image, tissue is the input bit for bit and haze is the floor.
-        std: ``(T, H, W)`` float32 dB, deviation of the tissue over the posterior samples, or None for one sample.
-        settings: everything that made it: preset, guidance, steps, seed, priors with their hashes, evaluations.
-        interval: ``(2, T, H, W)`` float32 dB, between which the tissue lies with 95 % by the posterior; None where it
-            was not asked for, or cannot be told.
-    """
-
-    cine: Cine
-    tissue: np.ndarray
-    haze: np.ndarray
-    std: np.ndarray | None
-    settings: dict[str, Any]
-    interval: np.ndarray | None = None
 
 
 class Dehazer:
@@ -162,9 +140,7 @@ class Dehazer:
         haze = Prior.load(haze_prior or PRIORS[preset][1], "haze") if use_haze_prior else None
         return cls(tissue, haze, settings, device, batch_size, precision)
 
-    def dehaze(
-        self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False
-    ) -> DehazeResult:
+    def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False) -> Result:
         """Takes the haze off every frame, each for itself; pixels that are no tissue stay.
 
         Args:
@@ -203,7 +179,7 @@ class Dehazer:
             "device": str(self.device),
             "precision": self.precision,
         }
-        return keep_what_is_no_tissue(DehazeResult(cine, tissue, haze, std, settings, between))
+        return keep_what_is_no_tissue(Result(cine, tissue, haze, std, settings, between))
 
     def with_settings(self, settings: Settings) -> Dehazer:
         """The same networks, device, batch size and precision under other settings."""

@@ -15,10 +15,10 @@ from usdehaze.errors import InputError
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import open_scan
 from usdehaze.io.atomic import atomic
-from usdehaze.priors.data import FrameSource, StoredFrames, StoredPairs
 from usdehaze.priors.posterior import LearnedPosterior
-from usdehaze.priors.samples import draw_samples, split_samples
-from usdehaze.priors.train import Model
+from usdehaze.training.data import FrameSource, StoredFrames, StoredPairs
+from usdehaze.training.samples import draw_samples, split_samples
+from usdehaze.training.train import Model
 
 CHUNK = 32  # frames of a scan in memory at once
 COLUMNS, CAPTION_HEIGHT, GAP = 8, 20, 2  # of the sheet

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from usdehaze.dehazer import DehazeResult
+    from usdehaze.result import Result
 
 
-def keep_what_is_no_tissue(result: DehazeResult) -> DehazeResult:
+def keep_what_is_no_tissue(result: Result) -> Result:
     """The result with the input's own values where the cine's ``tissue_mask`` is False.
 
     There tissue is the input bit for bit, haze is the floor, and the deviation is 0. Without a mask, the very result.

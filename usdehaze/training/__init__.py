@@ -1,0 +1,1 @@
+"""Training of priors and posteriors, on simulated frames or on one's own scans."""
