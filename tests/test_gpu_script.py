@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from usdehaze.priors import data
 from usdehaze.priors.files import WEIGHTS
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.simulate import simulate_cine
+from usdehaze.training import data
 from usdehaze.validation import benchmark
 
 ROOT = Path(__file__).resolve().parents[1]

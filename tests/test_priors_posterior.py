@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from usdehaze.errors import InputError
-from usdehaze.priors import data
 from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
+from usdehaze.training import data
 from usdehaze.training.objective import posterior_errors
 from usdehaze.training.samples import split_samples
 from usdehaze.training.train import Recipe, train

@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import load_file
 
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.priors import data, objective
-from usdehaze.priors import train as training
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import training_frames
+from usdehaze.training import data, objective
+from usdehaze.training import train as training
 from usdehaze.training.checkpoint import State, save_checkpoint
 from usdehaze.training.train import Recipe, train
 
