@@ -16,6 +16,7 @@ from usdehaze.cli import main, options
 from usdehaze.dehazing.settings import GUIDANCES, OBSERVATIONS, PRESETS, SAMPLERS
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import read_result, units
+from usdehaze.result import Result
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def model(monkeypatch):
             tissue = np.maximum(cine.frames - 1, -cine.dynamic_range_db)
             settings = {"preset": "fast", "guidance": "proximal", "steps": 20, "tissue_prior": "t sha256:0"}
             settings |= {"haze_prior": "h sha256:1", "seed": asked.settings["seed"]}
-            return SimpleNamespace(cine=cine, tissue=tissue, haze=tissue - 5, std=None, settings=settings)
+            return Result(cine, tissue, tissue - 5, None, settings)
 
     module = ModuleType("usdehaze.dehazing.dehazer")
     module.Dehazer = Dehazer

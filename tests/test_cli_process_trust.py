@@ -91,12 +91,13 @@ import json, os, resource, sys
 from types import ModuleType, SimpleNamespace
 import usdehaze.io.zea, usdehaze.preview
 from usdehaze.cli import main
+from usdehaze.result import Result
 
 class Dehazer:  # what is written is what matters
     group = 1
 
     def dehaze(self, cine, progress=None):
-        return SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={"seed": 0})
+        return Result(cine, cine.frames, cine.frames, None, {"seed": 0})
 
 sys.modules["usdehaze.dehazing.dehazer"] = ModuleType("usdehaze.dehazing.dehazer")
 sys.modules["usdehaze.dehazing.dehazer"].Dehazer = SimpleNamespace(from_pretrained=lambda **_: Dehazer())

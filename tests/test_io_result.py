@@ -14,6 +14,7 @@ import pytest
 from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
 from usdehaze.errors import InputError
 from usdehaze.io import open_cine, read_result, read_truth, write_result, write_simulation
+from usdehaze.result import Result
 
 SECTOR = Cartesian((2e-4, 3e-4), (0.001, -0.02), Sector(31.3, -2.6, 1 / 3, 60.1, -0.6, 0.61, 2 / 3), "sector finder")
 POLAR = Polar(np.linspace(0.005, 0.15, 16), np.linspace(-0.65, 0.65, 12, dtype=np.float32))
@@ -37,7 +38,7 @@ def a_result(geometry=SECTOR, n_frames=3, with_std=False, times=True):
     source = Source("scan.h5", "ab" * 32, "g/cine", "HDF5 dataset", "8-bit", ("One thing.", "Another."), 5)
     frame_times_s = np.cumsum(rng.uniform(0.01, 0.03, n_frames)) if times else None
     cine = Cine(input_db, geometry, 60.0, frame_times_s, source)
-    return SimpleNamespace(cine=cine, tissue=tissue, haze=haze, std=std if with_std else None, settings=dict(SETTINGS))
+    return Result(cine, tissue, haze, std if with_std else None, dict(SETTINGS))
 
 
 def test_the_file_is_what_the_contract_says(tmp_path):

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import pickle
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -18,6 +17,7 @@ from usdehaze.io.found_scan import FoundScan
 from usdehaze.io.scan import CineScan
 from usdehaze.io.zea import ZeaWriter, coordinates_of
 from usdehaze.preview import PreviewWriter, write_preview
+from usdehaze.result import Result
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def scan_path(tmp_path):
 def a_result(cine):
     tissue = np.maximum(cine.frames - 3, -cine.dynamic_range_db)
     settings = {"preset": "fast", "seed": 4}
-    return SimpleNamespace(cine=cine, tissue=tissue, haze=tissue - 2, std=None, settings=settings)
+    return Result(cine, tissue, tissue - 2, None, settings)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])

@@ -1,5 +1,4 @@
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +7,7 @@ from PIL import Image
 from usdehaze.cine import Cartesian, Cine, Polar
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.preview import CAPTION_HEIGHT, GAP, scan_convert, side_by_side, write_preview
+from usdehaze.result import Result
 
 HEIGHT, WIDTH = 40, 31
 
@@ -19,7 +19,7 @@ def a_result(n_frames=3, polar=False, times=None):
         frames[index, :index] = 0
     geometry = Polar(np.linspace(0.01, 0.1, HEIGHT), np.linspace(-0.6, 0.6, WIDTH)) if polar else Cartesian()
     cine = Cine(frames, geometry, 60.0, times)
-    return SimpleNamespace(cine=cine, tissue=np.full_like(frames, -60), haze=np.zeros_like(frames), std=None)
+    return Result(cine, np.full_like(frames, -60), np.zeros_like(frames), None, {})
 
 
 def panels_of(picture):

@@ -253,7 +253,7 @@ def test_what_is_no_result_is_refused_in_one_line(tmp_path, roi):
         build_review(roi, tmp_path / "a.html")
     with h5py.File(tmp_path / "scan.h5", "w") as file:
         file["cine"] = np.zeros((2, 8, 8), np.float32)
-    with pytest.raises(InputError, match=r"is not a result; expected a file written by usdehaze process"):
+    with pytest.raises(InputError, match=r"is not a usdehaze-result file; expected a file written by usdehaze process"):
         build_review(tmp_path / "scan.h5", tmp_path / "a.html")
     make_result(tmp_path / "a.dehazed.h5")
     with h5py.File(tmp_path / "a.dehazed.h5", "r+") as file:

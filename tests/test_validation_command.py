@@ -15,6 +15,7 @@ from PIL import Image
 from usdehaze.cine import Cartesian, Cine, Source
 from usdehaze.cli import main
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.result import Result
 from usdehaze.validation.command import run
 from usdehaze.validation.report import panel
 
@@ -33,7 +34,7 @@ def write(path: Path, cine: Cine, removed_db: float, left: int = 25) -> Path:
 
     tissue = cine.frames.copy()
     tissue[:, :, left:] = np.maximum(tissue[:, :, left:] - removed_db, -60)
-    write_result(path, SimpleNamespace(cine=cine, tissue=tissue, haze=cine.frames - 6, std=None, settings={}))
+    write_result(path, Result(cine, tissue, cine.frames - 6, None, {}))
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from PIL import Image, ImageFont, PdfParser
 
 from usdehaze.cine import Cartesian, Cine, Source
+from usdehaze.result import Result
 from usdehaze.validation.command import run
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document
 from usdehaze.validation.pdf import INNER_PX, MARGIN_PX, PAGE_PX, append_page, cine_page, provenance, shorten, wrap
@@ -64,7 +64,7 @@ def test_a_report_has_one_a4_page_for_each_result_and_the_same_bytes_again(tmp_p
     for name in ("a", "b", "c"):
         images, _, _ = measured((2, 40, 60))
         cine = Cine(images["input"], Cartesian(), 60.0, None, Source(name="Doe^Jane.h5"))
-        made = SimpleNamespace(cine=cine, tissue=images["tissue"], haze=images["haze"], std=None, settings={"seed": 3})
+        made = Result(cine, images["tissue"], images["haze"], None, {"seed": 3})
         results.append(tmp_path / f"{name}.dehazed.h5")
         write_result(results[-1], made)
     labels = np.zeros((40, 60), dtype=np.uint8)

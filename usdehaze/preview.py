@@ -19,7 +19,6 @@ from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
-    from usdehaze.io.result import StoredResult
     from usdehaze.result import Result
 
 KINDS = ("png", "gif", "mp4")
@@ -75,7 +74,7 @@ class PreviewWriter(Sink):
         self.kind, self.frame = kind, scan.n_frames // 2 if frame is None else frame
         self._film: Film | None = None
 
-    def _append(self, result: Result | StoredResult) -> None:
+    def _append(self, result: Result) -> None:
         indices = range(len(result.tissue))
         if self.kind == "png":
             indices = indices[max(0, self.frame - self.n_done) :][: self.frame >= self.n_done]
@@ -92,7 +91,7 @@ class PreviewWriter(Sink):
 
 def write_preview(
     path: str | os.PathLike[str],
-    result: Result | StoredResult,
+    result: Result,
     kind: str = "png",
     frame: int | None = None,
     overwrite: bool = False,
@@ -103,7 +102,7 @@ def write_preview(
         UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
     """
     with PreviewWriter(path, CineScan(result.cine), kind, frame, overwrite) as writer:
-        writer.append(result)  # type: ignore[arg-type]  # a stored result has what is drawn
+        writer.append(result)
 
 
 def side_by_side(panels: list[np.ndarray], captions: tuple[str, ...] = _CAPTIONS) -> np.ndarray:
@@ -146,7 +145,7 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     return np.rint(picture).astype(np.uint8)
 
 
-def picture_of(result: Result | StoredResult, index: int) -> np.ndarray:
+def picture_of(result: Result, index: int) -> np.ndarray:
     """Input, tissue and haze of one frame side by side: ``(H, W)`` uint8."""
     cine = result.cine
     panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+import usdehaze
 from usdehaze.cine import Cine
+from usdehaze.provenance import attributes_of
 
 
 @dataclass(frozen=True)
 class Result:
-    """A cine taken apart.
+    """A cine taken apart. `usdehaze.io.open_result` gives the same of a file, frame by frame.
 
     Attributes:
         cine: the input.
@@ -22,7 +24,9 @@ class Result:
         std: ``(T, H, W)`` float32 dB, deviation of the tissue over the posterior samples, or None for one sample.
         settings: everything that made it: preset, guidance, steps, seed, priors with their hashes, evaluations.
         interval: ``(2, T, H, W)`` float32 dB, between which the tissue lies with 95 % by the posterior; None where it
-            was not asked for, or cannot be told.
+            was not asked for, or cannot be told, and out of a file, which does not hold it.
+        usdehaze_version: that made it.
+        created: when it was first written, ISO 8601 in UTC; None before.
     """
 
     cine: Cine
@@ -31,3 +35,16 @@ class Result:
     std: np.ndarray | None
     settings: dict[str, Any]
     interval: np.ndarray | None = None
+    usdehaze_version: str = field(default_factory=lambda: usdehaze.__version__)
+    created: str | None = None
+
+    @property
+    def input(self) -> np.ndarray:
+        """The frames that were dehazed, ``(T, H, W)`` float32 dB."""
+        return self.cine.frames
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """All that it says about itself, by the names that its attributes have in a file (`usdehaze.provenance`)."""
+        cine = self.cine
+        return attributes_of(self.settings, cine.source, cine.dynamic_range_db, self.usdehaze_version, self.created)

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from usdehaze.io import Scan
 
 _PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rectangle
-_MADE_WITH = (
-    *("preset", "guidance", "observation", "sampler", "scale", "steps", "samples", "caution", "strength", "seed"),
-    *("posterior", "tissue_prior", "haze_prior", "created"),
-)
 
 
 @click.command()
@@ -71,10 +67,12 @@ def describe_file(path: Path, reading: dict[str, Any]) -> list[tuple[str, str]]:
 def _describe_result(path: Path) -> list[tuple[str, str]]:
     from usdehaze.io import read_result
     from usdehaze.io.scan import CineScan
+    from usdehaze.provenance import describe
 
     stored = read_result(path)
     source = stored.cine.source
-    made_with = [(key, str(stored.attrs[key])) for key in _MADE_WITH if key in stored.attrs]
+    told = (*describe(stored.settings, "setting"), *describe(stored.settings, "network"))
+    made_with = [(field.name, words) for field, words in told] + [("created", stored.created or "unknown")]
     made_from = [("layout", "usdehaze result"), ("made from", f"{source.name}, {source.dataset}")]
     return [*made_from, *_lines(CineScan(stored.cine)), *made_with]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from usdehaze.io.detect import RESULT_SUFFIX, kind_of, list_scans
 from usdehaze.io.opening import open_cine, open_scan
 from usdehaze.io.result import (
+    OpenResult,
     ResultWriter,
-    StoredResult,
     StoredTruth,
+    open_result,
     read_result,
     read_truth,
     write_result,
@@ -18,14 +19,15 @@ from usdehaze.io.sink import Sink
 
 __all__ = [
     "RESULT_SUFFIX",
+    "OpenResult",
     "ResultWriter",
     "Scan",
     "Sink",
-    "StoredResult",
     "StoredTruth",
     "kind_of",
     "list_scans",
     "open_cine",
+    "open_result",
     "open_scan",
     "read_result",
     "read_truth",

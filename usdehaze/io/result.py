@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -16,7 +18,7 @@ from usdehaze.cine import Cine, Source
 from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic
 from usdehaze.io.geometry_group import read_frame_times, read_geometry, write_geometry
-from usdehaze.io.h5 import check_memory, get_dataset, open_file, text
+from usdehaze.io.h5 import check_memory, get_dataset, open_h5, reading, text
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.layouts.own import (
     FORMAT_VERSION,
@@ -27,46 +29,11 @@ from usdehaze.io.layouts.own import (
 )
 from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
+from usdehaze.provenance import attributes_of, plain, settings_in, source_in
+from usdehaze.result import Result
 
 if TYPE_CHECKING:
-    from usdehaze.result import Result
     from usdehaze.simulate import SimulatedCine
-
-_SOURCE_ATTRIBUTES = {
-    "source_name": "name",
-    "source_sha256": "sha256",
-    "source_dataset": "dataset",
-    "source_layout": "layout",
-    "source_units": "units",
-}
-
-
-@dataclass(frozen=True)
-class StoredResult:
-    """A result read from disk.
-
-    Attributes:
-        cine: the input, with geometry, frame times and source as they were when it was processed.
-        tissue, haze: ``(T, H, W)`` float32 dB.
-        std: ``(T, H, W)`` float32 dB, or None for a single posterior sample.
-        attrs: the root attributes: preset, guidance, steps, seed, priors, versions, source_name, ...
-    """
-
-    cine: Cine
-    tissue: np.ndarray
-    haze: np.ndarray
-    std: np.ndarray | None
-    attrs: dict[str, Any]
-
-    @property
-    def input(self) -> np.ndarray:
-        """The frames that were processed, ``(T, H, W)`` float32 dB."""
-        return self.cine.frames
-
-    @property
-    def dynamic_range_db(self) -> float:
-        """dB between full scale and the floor."""
-        return self.cine.dynamic_range_db
 
 
 @dataclass(frozen=True)
@@ -104,7 +71,7 @@ class ResultWriter(Sink):
         if self._output is None:
             self._output = Hdf5Output(self.part.path)
             file = self._output.file
-            file.attrs.update(provenance(self.scan, result.settings))
+            file.attrs.update(file_attributes(result))
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
                 create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
@@ -117,20 +84,10 @@ class ResultWriter(Sink):
             self._output.close()
 
 
-def provenance(scan: Scan, settings: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a result: where the frames came from and how they were dehazed."""
-    source = scan.source
-    return {
-        **{key: value for key, value in settings.items() if value is not None},
-        "format": RESULT_FORMAT,
-        "format_version": FORMAT_VERSION,
-        "usdehaze_version": usdehaze.__version__,
-        "dynamic_range_db": float(scan.dynamic_range_db),
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "assumptions": "\n".join(source.assumptions),
-        "first_frame": source.first_frame,
-        **{name: getattr(source, field) for name, field in _SOURCE_ATTRIBUTES.items()},
-    }
+def file_attributes(result: Result) -> dict[str, Any]:
+    """The root attributes of a result's file: what it says about itself, and which format that is in."""
+    created = result.created or datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {**result.attrs, "format": RESULT_FORMAT, "format_version": FORMAT_VERSION, "created": created}
 
 
 def write_result(path: str | os.PathLike[str], result: Result, overwrite: bool = False) -> None:
@@ -173,20 +130,135 @@ def create_frames(file: h5py.File, name: str, shape: tuple[int, int, int]) -> h5
     return dataset
 
 
-def read_result(path: str | os.PathLike[str]) -> StoredResult:
-    """Reads a result file.
+class StoredFrames:
+    """Frames ``(T, H, W)`` float32 dB of an open file: ``frames[t]`` and ``frames[a:b]`` read just these, checked.
+
+    Raises:
+        InputError: from an index, where a value is not finite or the file is damaged.
+    """
+
+    def __init__(self, dataset: h5py.Dataset, path: str | os.PathLike[str]) -> None:
+        self._dataset, self._path = dataset, path
+        self.shape: tuple[int, int, int] = dataset.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: int | slice) -> np.ndarray:
+        with reading(self._path):
+            frames_db = self._dataset[index]
+        if not np.isfinite(frames_db).all():
+            name = self._dataset.name.strip("/")
+            raise InputError(self._path, f"dataset {name!r} holds values that are not numbers", "finite dB")
+        return frames_db
+
+
+class StoredCine(Scan):
+    """The input of an open result: a scan, whose frames also go by the name that they have in a `Cine`.
+
+    Attributes:
+        frames: ``(T, H, W)`` dB, read as they are asked for.
+    """
+
+    def __init__(self, file: h5py.File, frames: StoredFrames, source: Source, path: str | os.PathLike[str]) -> None:
+        self.path, self.frames, self.source = Path(path), frames, source
+        self.n_frames, self.shape = frames.shape[0], frames.shape[1:]
+        self.geometry, self.dynamic_range_db = read_geometry(file, path), read_dynamic_range(file, path)
+        self.frame_times_s = read_frame_times(file, path, self.n_frames)
+
+    def read_db(self, start: int, stop: int) -> np.ndarray:
+        return self.frames[start:stop]
+
+    def close(self) -> None:
+        pass  # the file is not its own
+
+
+@dataclass(frozen=True)
+class OpenResult:
+    """An open result file: what a `Result` has, under the same names, with frames that are read as they are asked for.
+
+    ``result.tissue[t]``, ``result.cine.frames[t]`` and the like are ``(H, W)`` float32 dB, slices of them
+    ``(n, H, W)``.
+
+    Attributes:
+        path: the file.
+        cine, tissue, haze, std, settings, interval, usdehaze_version, created: see `Result`.
+    """
+
+    path: str | os.PathLike[str]
+    cine: StoredCine
+    tissue: StoredFrames
+    haze: StoredFrames
+    std: StoredFrames | None
+    settings: dict[str, Any]
+    usdehaze_version: str
+    created: str | None
+    interval: None = None
+
+    @property
+    def input(self) -> StoredFrames:
+        """The frames that were dehazed, ``(T, H, W)`` float32 dB."""
+        return self.cine.frames
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """See `Result.attrs`."""
+        cine = self.cine
+        return attributes_of(self.settings, cine.source, cine.dynamic_range_db, self.usdehaze_version, self.created)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Result:
+        """Frames ``start`` to ``stop - 1`` (all by default), in memory.
+
+        Raises:
+            InputError: they do not fit, or hold values that are not finite.
+        """
+        stop = self.cine.n_frames if stop is None else stop
+        check_memory((stop - start, *self.cine.shape), self.path)
+        part = slice(start, stop)
+        return Result(
+            self.cine.read(start, stop),
+            self.tissue[part],
+            self.haze[part],
+            None if self.std is None else self.std[part],
+            self.settings,
+            usdehaze_version=self.usdehaze_version,
+            created=self.created,
+        )
+
+
+@contextmanager
+def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
+    """Opens a result file without reading its frames.
 
     Raises:
         InputError: it is not one, or it does not hold what a result must hold.
     """
-    with open_file(path) as file:
-        arrays = _read(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
-        attrs = plain_attributes(file)
-        known = {field: str(attrs.get(name, "")) for name, field in _SOURCE_ATTRIBUTES.items()}
-        assumptions = tuple(filter(None, str(attrs.get("assumptions", "")).split("\n")))
-        source = Source(**known, assumptions=assumptions, first_frame=int(attrs.get("first_frame", 0)))
-        cine = _cine(file, path, arrays["input"], source)
-    return StoredResult(cine, arrays["tissue"], arrays["haze"], arrays.get("tissue_std"), attrs)
+    with open_h5(path) as file:
+        with reading(path):
+            datasets = _own_datasets(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
+            frames = {name: StoredFrames(dataset, path) for name, dataset in datasets.items()}
+            attributes = {name: plain(value) for name, value in file.attrs.items()}
+            cine = StoredCine(file, frames["input"], source_in(attributes), path)
+        yield OpenResult(
+            path,
+            cine,
+            frames["tissue"],
+            frames["haze"],
+            frames.get("tissue_std"),
+            settings_in(attributes),
+            str(attributes.get("usdehaze_version", "")),
+            attributes.get("created"),
+        )
+
+
+def read_result(path: str | os.PathLike[str]) -> Result:
+    """Reads a result file as a whole.
+
+    Raises:
+        InputError: it is not one, or it does not hold what a result must hold.
+    """
+    with open_result(path) as result:
+        return result.read()
 
 
 def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
@@ -195,35 +267,28 @@ def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
     Raises:
         InputError: it is not one, or it does not hold what a simulation must hold.
     """
-    with open_file(path) as file:
-        arrays = _read(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
-        cine = _cine(file, path, arrays["hazy"], Source(name=os.path.basename(path), layout="usdehaze simulation"))
-        return StoredTruth(cine, arrays["tissue"], arrays["haze"], int(file.attrs.get("seed", 0)))
+    with open_h5(path) as file:
+        with reading(path):
+            datasets = _own_datasets(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
+            hazy, tissue, haze = (StoredFrames(dataset, path) for dataset in datasets.values())
+            source = Source(name=os.path.basename(path), layout="usdehaze simulation")
+            cine, seed = StoredCine(file, hazy, source, path), int(file.attrs.get("seed", 0))
+        check_memory(hazy.shape, path)
+        return StoredTruth(cine.read(), tissue[:], haze[:], seed)
 
 
-def _read(
+def _own_datasets(
     file: h5py.File, path: object, expected: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, np.ndarray]:
-    """Frames of one of our own files, all of one shape ``(T, H, W)``, float32 and finite."""
-    if text(file.attrs.get("format", "")) != expected:
-        made_by = {RESULT_FORMAT: "usdehaze process", SIMULATION_FORMAT: "usdehaze simulate"}[expected]
-        raise InputError(path, f"is not a {expected} file", f"a file written by {made_by}")
-    check_version(file, path)
-    arrays: dict[str, np.ndarray] = {}
-    for name, dataset in frame_datasets(file, path, names, optional).items():
-        check_memory(dataset.shape, path)
-        arrays[name] = finite(dataset[()], name, path)
-    return arrays
-
-
-def frame_datasets(
-    file: h5py.File, path: object, names: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, h5py.Dataset]:
     """Datasets of one of our own files, none of them read yet, all of one shape ``(T, H, W)`` and float32.
 
     Raises:
-        InputError: one is missing, or of another shape or type.
+        InputError: a file of another format or version; a dataset that is missing, or of another shape or type.
     """
+    if text(file.attrs.get("format", "")) != expected:
+        made_by = {RESULT_FORMAT: "usdehaze process", SIMULATION_FORMAT: "usdehaze simulate"}[expected]
+        raise InputError(path, f"is not a {expected} file", f"a file written by {made_by}")
+    check_version(file, path)
     datasets: dict[str, h5py.Dataset] = {}
     for name in (*names, *(n for n in optional if n in file)):
         dataset = get_dataset(file, name, path)
@@ -233,33 +298,3 @@ def frame_datasets(
             raise InputError(path, f"dataset {name!r} is {dataset.shape} {dataset.dtype}", wanted)
         datasets[name] = dataset
     return datasets
-
-
-def finite(frames_db: np.ndarray, name: str, path: object) -> np.ndarray:
-    """The very frames, where every value is finite.
-
-    Raises:
-        InputError: else.
-    """
-    if not np.isfinite(frames_db).all():
-        raise InputError(path, f"dataset {name!r} holds values that are not numbers", "finite dB")
-    return frames_db
-
-
-def _cine(file: h5py.File, path: object, frames: np.ndarray, source: Source) -> Cine:
-    times = read_frame_times(file, path, len(frames))
-    try:
-        return Cine(frames, read_geometry(file, path), read_dynamic_range(file, path), times, source)
-    except ValueError as error:
-        raise InputError(path, str(error)) from error
-
-
-def plain_attributes(file: h5py.File) -> dict[str, Any]:
-    """The root attributes as plain Python values."""
-    return {key: _plain(value) for key, value in file.attrs.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value.item() if isinstance(value, np.generic) else value

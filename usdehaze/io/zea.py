@@ -15,7 +15,7 @@ import numpy as np
 import usdehaze
 from usdehaze.cine import Geometry, Polar
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.result import create_frames, provenance
+from usdehaze.io.result import create_frames, file_attributes
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ZeaWriter(Sink):
         if self._output is None:
             self._output = Hdf5Output(self.part.path)
             self._create(self._output.file, list(maps))
-            self._output.file["custom"].attrs.update(provenance(self.scan, result.settings))
+            self._output.file["custom"].attrs.update(file_attributes(result))
         for name, values in maps.items():
             self._output.file[f"{_DATA}/{name}/values"][self.n_done : self.n_done + len(values)] = values
         self._output.check()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,9 +18,11 @@ from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic, check_target
 from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
+from usdehaze.io.layouts.own import FORMAT_VERSION
+from usdehaze.io.result import OpenResult, open_result
+from usdehaze.provenance import describe
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
-from usdehaze.review.source import OpenResult, open_result
 from usdehaze.validation.command import LABEL_MARGIN_PX
 from usdehaze.validation.evaluate import json_ready
 from usdehaze.validation.regions import ROLES, Regions, automatic_regions, parse_labels, read_regions
@@ -36,35 +39,6 @@ SCRIPTS = (  # in this order
     "drawing.js",
     "player.js",
     "page.js",
-)
-# Attributes of a result that say how it was made. Everything else stays out: names of files and datasets, and
-# whatever a reader may add, can identify a patient.
-PROVENANCE = (
-    ("source_sha256", "source, SHA-256"),
-    ("source_layout", "source layout"),
-    ("source_units", "source values"),
-    ("usdehaze_version", "usdehaze version"),
-    ("format_version", "result format"),
-    ("created", "result made"),
-    ("posterior", "learned posterior"),
-    ("tissue_prior", "tissue prior"),
-    ("haze_prior", "haze prior"),
-    ("preset", "preset"),
-    ("guidance", "guidance"),
-    ("observation", "observation model"),
-    ("sampler", "sampler"),
-    ("steps", "steps"),
-    ("scale", "guidance scale (tissue, haze)"),
-    ("from_guess", "starts from a first guess"),
-    ("sigma_max", "first noise level"),
-    ("sigma_min", "last noise level"),
-    ("samples", "posterior samples"),
-    ("caution", "caution"),
-    ("strength", "strength"),
-    ("seed", "seed"),
-    ("evaluations", "network evaluations a frame"),
-    ("device", "device"),
-    ("precision", "precision"),
 )
 
 
@@ -109,9 +83,9 @@ def build_review(
     out_path = Path(out_path)
     check_target(out_path, overwrite)
     with open_result(result_path) as result:
-        chosen = range(*(frames or slice(None)).indices(result.shape[0]))
+        chosen = range(*(frames or slice(None)).indices(result.cine.n_frames))
         if not chosen:
-            raise InputError(result_path, "no such frames", f"frames of 0 to {result.shape[0] - 1}")
+            raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
         with atomic(out_path, overwrite) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             _write(file, result, regions, chosen, show_source_name, progress)
@@ -122,13 +96,14 @@ def _read_regions(
     result: OpenResult, roi: str | os.PathLike[str], labels: str | None, margin_px: float | None
 ) -> Regions:
     if os.fspath(roi) == "auto":
-        return automatic_regions(result.input_cine())
+        cine = result.cine.read()
+        source = replace(cine.source, name=os.path.basename(result.path))  # what errors name
+        return automatic_regions(replace(cine, source=source))
     if margin_px is None:
         margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
     values = None if labels is None else parse_labels(labels)
-    return read_regions(
-        Path(roi), result.shape, result.first_frame, geometry=result.geometry, labels=values, margin_px=margin_px
-    )
+    shape, first, geometry = result.cine.frames.shape, result.cine.source.first_frame, result.cine.geometry
+    return read_regions(Path(roi), shape, first, geometry=geometry, labels=values, margin_px=margin_px)
 
 
 def _write(
@@ -145,8 +120,8 @@ def _write(
     head, rest = parts["page.html"].split("{{frames}}")
     middle, tail = rest.split("{{data}}")
     file.write(head.replace("{{csp}}", _policy(parts["page.css"], script)).replace("{{css}}", parts["page.css"]))
-    cine = _cine_name(result, show_source_name)
-    figures = Figures(result.dynamic_range_db, regions, cine, result.first_frame)
+    name = _cine_name(result, show_source_name)
+    figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
     planes = _write_frames(file, result, regions, chosen, figures, progress)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
     file.write(middle)
@@ -167,15 +142,15 @@ def _write_frames(
     names: list[str] = []
     written = 0
     for index, frame in enumerate(chosen):
-        input_db, tissue_db, haze_db = (result.read(name, frame) for name in ("input", "tissue", "haze"))
-        std_db = result.read("tissue_std", frame) if result.has_std else None
-        planes = planes_of(input_db, tissue_db, haze_db, std_db, result.dynamic_range_db)
+        input_db, tissue_db, haze_db = result.input[frame], result.tissue[frame], result.haze[frame]
+        std_db = None if result.std is None else result.std[frame]
+        planes = planes_of(input_db, tissue_db, haze_db, std_db, result.cine.dynamic_range_db)
         levels = {"input": planes["input"], "tissue": planes["input"] - planes["removed"]}
         figures.add(frame, input_db, tissue_db, std_db, levels)
         if regions is not None:
             planes["regions"] = sum(
                 (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate(ROLES)),
-                np.zeros(result.shape[1:], np.uint8),
+                np.zeros(result.cine.shape, np.uint8),
             )
         packed = pack(list(planes.values()))
         names, written = list(planes), written + len(packed)
@@ -200,24 +175,25 @@ def _page_data(
     show_source_name: bool,
 ) -> dict[str, Any]:
     """What the script needs beside frames and metrics."""
-    _, height, width = result.shape
-    times = None if result.frame_times_s is None else result.frame_times_s[chosen.start : chosen.stop]
+    cine = result.cine
+    height, width = cine.shape
+    times = None if cine.frame_times_s is None else cine.frame_times_s[chosen.start : chosen.stop]
     frame_time_s = _frame_time_s(times)
     return {
         "n_frames": len(chosen),
         "height": height,
         "width": width,
-        "first_frame": result.first_frame + chosen.start,
+        "first_frame": cine.source.first_frame + chosen.start,
         "frame_time_s": frame_time_s or DEFAULT_FRAME_TIME_S,
         "frame_time_known": frame_time_s is not None,
-        "dynamic_range_db": result.dynamic_range_db,
+        "dynamic_range_db": cine.dynamic_range_db,
         "planes": planes,
-        "geometry": _geometry(result.geometry),
+        "geometry": _geometry(cine.geometry),
         "regions": None if regions is None else _region_names(regions),
-        "image": figures.image(result.has_std),
+        "image": figures.image(result.std is not None),
         "histograms": figures.histograms(),
         "provenance": _provenance(result, show_source_name),
-        "source_sha256": str(result.attrs.get("source_sha256", "")),
+        "source_sha256": cine.source.sha256,
     }
 
 
@@ -249,29 +225,22 @@ def _frame_time_s(times: np.ndarray | None) -> float | None:
 
 def _cine_name(result: OpenResult, show_source_name: bool) -> str:
     """What the cine is called in the Metrics JSON: a piece of the source's hash, unless its name may be shown."""
-    name = str(result.attrs.get("source_name", ""))
-    digest = str(result.attrs.get("source_sha256", ""))[:12]
-    return name if show_source_name and name else digest or "cine"
+    source = result.cine.source
+    return source.name if show_source_name and source.name else source.sha256[:12] or "cine"
 
 
 def _provenance(result: OpenResult, show_source_name: bool) -> list[list[str]]:
-    named = (("source_name", "source"), ("source_dataset", "source dataset")) if show_source_name else ()
-    rows = [[label, _words(result.attrs.get(key))] for key, label in (*named, *PROVENANCE)]
-    rows = [row for row in rows if row[1]]
+    """Labels and values of what the result says about itself.
+
+    Nothing else of its attributes: whatever a reader has added can identify a patient.
+    """
+    told = describe({**result.attrs, "format_version": FORMAT_VERSION})
+    rows = [[field.label, words] for field, words in told if show_source_name or not field.may_name_patient]
     digest = hashlib.sha256()
     with open(result.path, "rb") as file:
         while block := file.read(2**20):
             digest.update(block)
-    return [*rows, ["result file, SHA-256", digest.hexdigest()], ["dynamic range", f"{result.dynamic_range_db:g} dB"]]
-
-
-def _words(value: Any) -> str:
-    """An attribute as it is printed; "" where there is none."""
-    if isinstance(value, np.ndarray):
-        return ", ".join(map(_words, value.tolist()))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return [*rows, ["result file, SHA-256", digest.hexdigest()]]
 
 
 def _policy(css: str, script: str) -> str:

@@ -13,20 +13,14 @@ import numpy as np
 from monai.data import MetaTensor
 from monai.utils import ImageMetaKey, MetaKeys, TraceKeys
 
-from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector, Source
+from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector
 from usdehaze.errors import InputError
+from usdehaze.provenance import source_attributes, source_in
 
 GEOMETRY = "geometry"
 SETTINGS = "usdehaze"
 TISSUE_MASK = "tissue_mask"
 ESTIMATE = "estimate"
-_SOURCE_KEYS = {
-    "source_name": "name",
-    "source_sha256": "sha256",
-    "source_dataset": "dataset",
-    "source_layout": "layout",
-    "source_units": "units",
-}
 
 
 def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -36,8 +30,9 @@ def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
     ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
     float64, where known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
-    ``assumptions`` (one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`). `DehazeUltrasound` adds
-    ``usdehaze``, the settings, ``n_frames``, and ``estimate``: "tissue", "haze" or "tissue_std".
+    ``notes`` and ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
+    `DehazeUltrasound` adds ``usdehaze``, the settings, ``n_frames``, and ``estimate``: "tissue", "haze" or
+    "tissue_std".
 
     Every value is a number, a string or an array, so that scans of different kinds collate into one batch.
     """
@@ -50,11 +45,9 @@ def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
         ImageMetaKey.FILENAME_OR_OBJ: os.fspath(path),
         GEOMETRY: encode_geometry(cine.geometry, shape, affine),
         "dynamic_range_db": float(cine.dynamic_range_db),
-        "assumptions": "\n".join(cine.source.assumptions),
-        "first_frame": cine.source.first_frame,
         TISSUE_MASK: encode_mask(cine.tissue_mask),
+        **source_attributes(cine.source),
     }
-    meta |= {key: getattr(cine.source, field) for key, field in _SOURCE_KEYS.items()}
     if cine.frame_times_s is not None:
         meta["frame_times_s"] = np.asarray(cine.frame_times_s, np.float64)
     return meta
@@ -174,14 +167,11 @@ def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db
         InputError: frames of another shape, not finite, or outside ``[-dynamic_range_db, 0]``.
     """
     meta = image.meta if isinstance(image, MetaTensor) else {}
-    known = {field: str(meta[key]) for key, field in _SOURCE_KEYS.items() if key in meta}
-    assumptions = tuple(filter(None, str(meta.get("assumptions", "")).split("\n")))
-    source = Source(**known, assumptions=assumptions, first_frame=int(meta.get("first_frame", 0)))
     times = meta.get("frame_times_s")
     if times is not None and len(times) != len(frames):  # frames were picked since
         times = None
     try:
         times = None if times is None else np.asarray(times)
-        return Cine(frames, geometry, dynamic_range_db, times, source, mask_in(image, len(frames)))
+        return Cine(frames, geometry, dynamic_range_db, times, source_in(meta), mask_in(image, len(frames)))
     except ValueError as error:
         raise InputError(name_of(image), str(error)) from error

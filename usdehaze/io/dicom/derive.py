@@ -34,8 +34,8 @@ from usdehaze.io.dicom.header import (
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES
+from usdehaze.provenance import describe
 
-NETWORKS = ("posterior", "tissue_prior", "haze_prior")  # settings that name what made a result
 WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
 COLOUR_PROFILE = "ICCProfile ColorSpace"
 CINE = (
@@ -158,8 +158,7 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
 def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: dict[str, Any], now: datetime) -> None:
     source = scan.attributes
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
-    told = ("preset", "guidance", "steps", "samples", "caution", "strength", "seed")
-    how = ", ".join(f"{key} {settings[key]}" for key in told if key in settings)
+    how = ", ".join(f"{field.key} {words}" for field, words in describe(settings, "setting"))
     text = f"{product.derivation} by usdehaze {usdehaze.__version__}, joint posterior sampling: {how}"
     before = word(source, "DerivationDescription")
     out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
@@ -171,8 +170,8 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: d
     equipment.Manufacturer = equipment.ManufacturerModelName = "usdehaze"
     equipment.SoftwareVersions = usdehaze.__version__
     equipment.ContributionDateTime = now.strftime("%Y%m%d%H%M%S")
-    networks = [f"{name.replace('_', ' ')} {settings[name]}" for name in NETWORKS if name in settings]
-    equipment.ContributionDescription = "; ".join(networks)[:1024]
+    networks = "; ".join(f"{field.key} {words}" for field, words in describe(settings, "network"))
+    equipment.ContributionDescription = networks[:1024]
     out.ContributingEquipmentSequence = Sequence([*items(out, "ContributingEquipmentSequence"), equipment])
 
 
