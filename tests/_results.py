@@ -30,7 +30,9 @@ REGIONS = {
 }
 
 
-def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, first_frame=0, blob=False):
+def make_result(
+    path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, first_frame=0, blob=False, settings=None
+):
     """Writes a random result: speckle, a third of it lowered, haze, spread. Returns what was written."""
     rng = np.random.default_rng(1)
     speckle = np.clip(10 * np.log10(rng.exponential(1e-2, shape)), -60, 0).astype(np.float32)
@@ -50,6 +52,6 @@ def make_result(path, geometry=SECTOR, with_std=True, times=True, shape=SHAPE, f
         first_frame,
     )
     cine = Cine(speckle, geometry, 60.0, 0.02 * np.arange(shape[0]) if times else None, source)
-    result = Result(cine, tissue.astype(np.float32), haze.astype(np.float32), std, dict(SETTINGS))
+    result = Result(cine, tissue.astype(np.float32), haze.astype(np.float32), std, {**SETTINGS, **(settings or {})})
     write_result(path, result)
     return result

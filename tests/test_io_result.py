@@ -1,5 +1,6 @@
 """Result and simulation files: the contract, the round trip, and that they appear whole or not at all."""
 
+import dataclasses
 import os
 import re
 import signal
@@ -13,7 +14,8 @@ import pytest
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
 from usdehaze.errors import InputError
-from usdehaze.io import open_cine, read_result, read_truth, write_result, write_simulation
+from usdehaze.io import open_cine, open_result, read_result, read_truth, write_result, write_simulation
+from usdehaze.provenance import plain
 from usdehaze.result import Result
 
 SECTOR = Cartesian((2e-4, 3e-4), (0.001, -0.02), Sector(31.3, -2.6, 1 / 3, 60.1, -0.6, 0.61, 2 / 3), "sector finder")
@@ -24,6 +26,8 @@ SETTINGS = {
     "steps": 20,
     "seed": 3,
     "strength": 0.5,
+    "scale": (0.93, 0.88),
+    "from_guess": True,
     "samples": 1,
     "tissue_prior": "unet-tissue sha256:00ff",
     "haze_prior": "unet-haze sha256:11ee",
@@ -46,9 +50,10 @@ def test_the_file_is_what_the_contract_says(tmp_path):
     write_result(path, result)
     with h5py.File(path) as file:
         assert set(file) == {"tissue", "haze", "input", "geometry", "frame_times_s"}
-        assert {key: file.attrs[key] for key in SETTINGS if key != "precision"} == {
+        assert {key: plain(file.attrs[key]) for key in SETTINGS if key != "precision"} == {
             key: value for key, value in SETTINGS.items() if key != "precision"
         }
+        assert file.attrs["notes"] == file.attrs["assumptions"] == "One thing.\nAnother."
         assert file.attrs["format"] == "usdehaze-result" and file.attrs["format_version"] == 1
         assert (file.attrs["source_name"], file.attrs["source_sha256"]) == ("scan.h5", "ab" * 32)
         assert file.attrs["dynamic_range_db"] == 60.0
@@ -70,6 +75,7 @@ def test_everything_comes_back_bit_for_bit(tmp_path, geometry, several):
         assert np.array_equal(ours, theirs)
     assert (back.std is None) != several and (not several or np.array_equal(back.std, result.std))
     assert back.cine.source == result.cine.source
+    assert back.settings == {key: value for key, value in SETTINGS.items() if value is not None}
     assert back.attrs["tissue_prior"] == SETTINGS["tissue_prior"] and back.attrs["steps"] == 20
     if several:
         assert np.array_equal(back.cine.frame_times_s, result.cine.frame_times_s)
@@ -81,6 +87,56 @@ def test_everything_comes_back_bit_for_bit(tmp_path, geometry, several):
         assert back.cine.geometry.angles_rad.dtype == np.float32
     else:
         assert back.cine.geometry == geometry
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_open_result_has_all_that_a_result_has_and_reads_single_frames(tmp_path, several):
+    path = tmp_path / "r.h5"
+    write_result(path, a_result(with_std=several))
+    whole = read_result(path)
+    with open_result(path) as lazy:
+        for name in ("input", "tissue", "haze", *(["std"] if several else [])):
+            frames = getattr(lazy, name)
+            assert frames.shape == whole.tissue.shape and len(frames) == 3
+            assert np.array_equal(frames[1], getattr(whole, name)[1])
+            assert np.array_equal(frames[1:3], getattr(whole, name)[1:3])
+        for name in (field.name for field in dataclasses.fields(whole) if field.name not in ("cine", "tissue", "haze")):
+            assert getattr(lazy, name) is None or name == "std" or getattr(lazy, name) == getattr(whole, name), name
+        assert lazy.attrs == whole.attrs and (lazy.std is None) == (whole.std is None)
+        for name in ("geometry", "dynamic_range_db", "source", "tissue_mask"):
+            assert getattr(lazy.cine, name) == getattr(whole.cine, name)
+        assert np.array_equal(lazy.cine.frames[2], whole.cine.frames[2])
+        assert np.array_equal(lazy.cine.frame_times_s, whole.cine.frame_times_s)
+        part = lazy.read(1, 3)
+    assert np.array_equal(part.tissue, whole.tissue[1:]) and np.array_equal(part.input, whole.input[1:])
+    assert part.cine.source.first_frame == whole.cine.source.first_frame + 1 == 6
+
+
+def test_a_frame_of_an_open_result_is_read_whatever_the_others_hold(tmp_path):
+    path = tmp_path / "r.h5"
+    write_result(path, a_result())
+    with h5py.File(path, "r+") as file:
+        file["tissue"][1, 2, 3] = np.inf
+    with open_result(path) as lazy:
+        assert np.isfinite(lazy.tissue[0]).all() and np.isfinite(lazy.tissue[2]).all()
+        with pytest.raises(InputError, match="dataset 'tissue' holds values that are not numbers"):
+            lazy.tissue[1]
+
+
+def test_a_result_that_is_written_again_still_says_what_made_it_and_when(tmp_path):
+    made = dataclasses.replace(a_result(), usdehaze_version="0.0.1", created="2024-02-29T12:00:00+00:00")
+    write_result(tmp_path / "a.h5", made)
+    write_result(tmp_path / "b.h5", read_result(tmp_path / "a.h5"))
+    with h5py.File(tmp_path / "a.h5") as a, h5py.File(tmp_path / "b.h5") as b:
+        assert (b.attrs["usdehaze_version"], b.attrs["created"]) == ("0.0.1", "2024-02-29T12:00:00+00:00")
+        assert {key: plain(value) for key, value in a.attrs.items()} == {k: plain(v) for k, v in b.attrs.items()}
+
+
+def test_a_file_that_has_assumptions_and_no_notes_keeps_them(tmp_path):
+    write_result(tmp_path / "r.h5", a_result())
+    with h5py.File(tmp_path / "r.h5", "r+") as file:
+        del file.attrs["notes"]
+    assert read_result(tmp_path / "r.h5").cine.source.assumptions == ("One thing.", "Another.")
 
 
 def test_an_existing_file_is_replaced_only_when_asked(tmp_path):

@@ -20,7 +20,7 @@ def simulate(ctx: click.Context, out: str, n_frames: int, seed: int, overwrite: 
     from usdehaze.io.atomic import check_target
 
     check_target(out, overwrite)
-    from usdehaze.io.result import write_simulation
+    from usdehaze.io import write_simulation
     from usdehaze.simulate import simulate_cine
 
     write_simulation(out, simulate_cine(n_frames=n_frames, seed=seed), overwrite)

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from usdehaze.io.detect import RESULT_SUFFIX, kind_of, list_scans
 from usdehaze.io.opening import open_cine, open_scan
-from usdehaze.io.result import (
-    OpenResult,
-    ResultWriter,
-    StoredTruth,
-    open_result,
-    read_result,
-    read_truth,
-    write_result,
-    write_simulation,
-)
+from usdehaze.io.result import OpenResult, ResultWriter, open_result, read_result, write_result
 from usdehaze.io.scan import Scan
+from usdehaze.io.simulation import StoredTruth, read_truth, write_simulation
 from usdehaze.io.sink import Sink
 
 __all__ = [

@@ -15,8 +15,9 @@ import numpy as np
 import usdehaze
 from usdehaze.cine import Geometry, Polar
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.result import create_frames, file_attributes
+from usdehaze.io.result import file_attributes
 from usdehaze.io.sink import Sink
+from usdehaze.io.stored import create_frames
 
 if TYPE_CHECKING:
     from usdehaze.result import Result

@@ -167,7 +167,7 @@ def _measure_one(
 
 def _true_tissue(truth: Path, stem: str, cine: Cine) -> np.ndarray:
     """The true tissue of a result's frames, ``(T, H, W)`` in dB."""
-    from usdehaze.io.result import read_truth
+    from usdehaze.io import read_truth
 
     path = truth / f"{stem}.h5" if truth.is_dir() else truth
     known = read_truth(path)
