@@ -64,12 +64,15 @@ def test_a_new_setting_is_in_the_file_for_zea(tmp_path, warmth):
 def test_a_new_setting_is_in_monai_s_metadata_and_comes_back_from_them(warmth):
     dehazer = SimpleNamespace(
         settings=SimpleNamespace(samples=1),
-        dehaze=lambda cine: Result(cine, cine.frames - 1, cine.frames - 2, None, {"seed": 3, **warmth}),
+        dehaze=lambda cine: Result(
+            cine, cine.frames - 1, cine.frames - 2, None, {"seed": 3, **warmth}, usdehaze_version="0.0.1"
+        ),
     )
     frames = MetaTensor(torch.full((2, 16, 16), -20.0))
     tissue, haze = DehazeUltrasound(dehazer, geometry=Cartesian(), return_haze=True)(frames)
     assert tissue.meta["usdehaze"] == haze.meta["usdehaze"] == {"seed": 3, "warmth": 291.5}
-    assert result_of(tissue, haze, frames).attrs["warmth"] == 291.5
+    result = result_of(tissue, haze, frames)
+    assert result.attrs["warmth"] == 291.5 and result.usdehaze_version == "0.0.1"
 
 
 def test_a_new_setting_is_in_the_words_of_a_derived_dicom_image(tmp_path, warmth):

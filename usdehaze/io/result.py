@@ -13,9 +13,9 @@ from usdehaze.io.geometry_group import write_geometry
 from usdehaze.io.h5 import check_memory, open_h5, reading
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.layouts.own import FORMAT_VERSION, RESULT_FORMAT
+from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
-from usdehaze.io.stored import StoredCine, StoredFrames, create_frames, own_datasets
 from usdehaze.provenance import attributes_of, plain, settings_in, source_in
 from usdehaze.result import Result
 
@@ -81,17 +81,17 @@ class OpenResult:
     """
 
     path: str | os.PathLike[str]
-    cine: StoredCine
-    tissue: StoredFrames
-    haze: StoredFrames
-    std: StoredFrames | None
+    cine: LazyCine
+    tissue: LazyFrames
+    haze: LazyFrames
+    std: LazyFrames | None
     settings: dict[str, Any]
     usdehaze_version: str
     created: str | None
     interval: None = None
 
     @property
-    def input(self) -> StoredFrames:
+    def input(self) -> LazyFrames:
         """The frames that were dehazed, ``(T, H, W)`` float32 dB."""
         return self.cine.frames
 
@@ -131,9 +131,9 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
     with open_h5(path) as file:
         with reading(path):
             datasets = own_datasets(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
-            frames = {name: StoredFrames(dataset, path) for name, dataset in datasets.items()}
+            frames = {name: LazyFrames(dataset, path) for name, dataset in datasets.items()}
             attributes = {name: plain(value) for name, value in file.attrs.items()}
-            cine = StoredCine(file, frames["input"], source_in(attributes), path)
+            cine = LazyCine(file, frames["input"], source_in(attributes), path)
         yield OpenResult(
             path,
             cine,
@@ -141,7 +141,7 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
             frames["haze"],
             frames.get("tissue_std"),
             settings_in(attributes),
-            str(attributes.get("usdehaze_version", "")),
+            str(attributes.get("usdehaze_version", "unknown")),
             attributes.get("created"),
         )
 

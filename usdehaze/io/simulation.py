@@ -16,7 +16,7 @@ from usdehaze.io.geometry_group import write_geometry
 from usdehaze.io.h5 import check_memory, open_h5, reading
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.layouts.own import FORMAT_VERSION, SIMULATION_FORMAT
-from usdehaze.io.stored import StoredCine, StoredFrames, create_frames, own_datasets
+from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
 
 if TYPE_CHECKING:
     from usdehaze.simulate import SimulatedCine
@@ -68,8 +68,8 @@ def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
     with open_h5(path) as file:
         with reading(path):
             datasets = own_datasets(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
-            hazy, tissue, haze = (StoredFrames(dataset, path) for dataset in datasets.values())
+            hazy, tissue, haze = (LazyFrames(dataset, path) for dataset in datasets.values())
             source = Source(name=os.path.basename(path), layout="usdehaze simulation")
-            cine, seed = StoredCine(file, hazy, source, path), int(file.attrs.get("seed", 0))
+            cine, seed = LazyCine(file, hazy, source, path), int(file.attrs.get("seed", 0))
         check_memory(hazy.shape, path)
         return StoredTruth(cine.read(), tissue[:], haze[:], seed)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
-import usdehaze
 from usdehaze.cine import Geometry, Polar
 from usdehaze.io.h5_output import Hdf5Output
+from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import file_attributes
 from usdehaze.io.sink import Sink
-from usdehaze.io.stored import create_frames
 
 if TYPE_CHECKING:
     from usdehaze.result import Result
@@ -37,18 +36,18 @@ class ZeaWriter(Sink):
             maps["tissue_std"] = result.std
         if self._output is None:
             self._output = Hdf5Output(self.part.path)
-            self._create(self._output.file, list(maps))
-            self._output.file["custom"].attrs.update(file_attributes(result))
+            self._create(self._output.file, list(maps), result)
         for name, values in maps.items():
             self._output.file[f"{_DATA}/{name}/values"][self.n_done : self.n_done + len(values)] = values
         self._output.check()
 
-    def _create(self, file: h5py.File, names: list[str]) -> None:
-        source = self.scan.source
+    def _create(self, file: h5py.File, names: list[str], result: Result) -> None:
         file.attrs["zea_version"] = ZEA_VERSION
-        file.attrs["description"] = f"Input, tissue and haze of {source.name} by usdehaze {usdehaze.__version__}"
+        name, version = self.scan.source.name, result.usdehaze_version
+        file.attrs["description"] = f"Input, tissue and haze of {name} by usdehaze {version}"
         for group in ("metadata", "metrics", "probe", "custom"):
             file.create_group(group)
+        file["custom"].attrs.update(file_attributes(result))
         coordinates, times = coordinates_of(self.scan.geometry, self.scan.shape), self.scan.frame_times_s
         for name in names:
             group = file.create_group(f"{_DATA}/{name}")

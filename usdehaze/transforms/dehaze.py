@@ -18,7 +18,8 @@ from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.dehazing.settings import PRESETS, preset_with
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, encode_geometry, geometry_in, name_of
+from usdehaze.transforms.meta import cine_of, geometry_in, name_of
+from usdehaze.transforms.result import mark_estimate
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 
@@ -121,7 +122,6 @@ class DehazeUltrasound(Transform):
         frames = convert_data_type(img, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
         cine = cine_of(img, frames, self._geometry_of(img, frames, span), span)
         result = self.dehazer.dehaze(cine)
-        settings = {key: value for key, value in result.settings.items() if value is not None}
         outputs = {"tissue": result.tissue}
         if self.return_haze:
             outputs["haze"] = result.haze
@@ -132,9 +132,7 @@ class DehazeUltrasound(Transform):
         converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in outputs.values()]
         for estimate, image in zip(outputs, converted, strict=True):
             if isinstance(image, MetaTensor):
-                image.meta[SETTINGS], image.meta[ESTIMATE] = dict(settings), estimate
-                image.meta[GEOMETRY] = encode_geometry(cine.geometry, frames.shape[1:], image.affine)
-                image.meta["dynamic_range_db"], image.meta["n_frames"] = span, len(frames)
+                mark_estimate(image, estimate, result)
         return converted[0] if len(converted) == 1 else tuple(converted)
 
     def _geometry_of(self, img: NdarrayOrTensor, frames: np.ndarray, span: float) -> Geometry:

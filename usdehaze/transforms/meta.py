@@ -31,8 +31,8 @@ def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
     float64, where known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
     ``notes`` and ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
-    `DehazeUltrasound` adds ``usdehaze``, the settings, ``n_frames``, and ``estimate``: "tissue", "haze" or
-    "tissue_std".
+    `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
+    "haze" or "tissue_std".
 
     Every value is a number, a string or an array, so that scans of different kinds collate into one batch.
     """

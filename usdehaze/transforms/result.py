@@ -11,8 +11,18 @@ from monai.data import MetaTensor
 from monai.utils import ImageMetaKey, convert_data_type
 
 from usdehaze.errors import InputError
+from usdehaze.provenance import settings_in
 from usdehaze.result import Result
-from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, SETTINGS, cine_of, decode_geometry, geometry_in, name_of
+from usdehaze.transforms.meta import (
+    ESTIMATE,
+    GEOMETRY,
+    SETTINGS,
+    cine_of,
+    decode_geometry,
+    encode_geometry,
+    geometry_in,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from usdehaze.io.dicom import DicomScan
@@ -21,6 +31,21 @@ if TYPE_CHECKING:
 def array_of(image: Any) -> np.ndarray:
     """An image, whatever its type and device, as a float32 array."""
     return convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+
+
+def mark_estimate(image: MetaTensor, estimate: str, result: Result) -> None:
+    """Writes into an image's metadata what a result can be made of again: see `usdehaze.transforms.meta.meta_of`.
+
+    Args:
+        image: ``(T, H, W)`` dB, out of the result.
+        estimate: which of it: "tissue", "haze" or "tissue_std".
+        result: whose image it is.
+    """
+    cine = result.cine
+    image.meta[ESTIMATE], image.meta[SETTINGS] = estimate, settings_in(result.attrs)
+    image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], image.affine)
+    image.meta["dynamic_range_db"], image.meta["n_frames"] = cine.dynamic_range_db, len(cine.frames)
+    image.meta["usdehaze_version"] = result.usdehaze_version
 
 
 def check_estimate(image: Any, *expected: str) -> str:
@@ -57,7 +82,14 @@ def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:
     geometry = decode_geometry(tissue.meta[GEOMETRY])[0]
     cine = cine_of(tissue, array_of(image), geometry, float(tissue.meta["dynamic_range_db"]))
     check_darker(tissue, cine.frames)
-    return Result(cine, array_of(tissue), array_of(haze), None if std is None else array_of(std), tissue.meta[SETTINGS])
+    std_db = None if std is None else array_of(std)
+    return Result(cine, array_of(tissue), array_of(haze), std_db, **made_by(tissue))
+
+
+def made_by(estimate: Any) -> dict[str, Any]:
+    """Of an estimate's result what its metadata say: ``settings`` and ``usdehaze_version``."""
+    meta = estimate.meta
+    return {"settings": meta[SETTINGS], "usdehaze_version": str(meta.get("usdehaze_version", "unknown"))}
 
 
 def check_all_frames(estimate: Any) -> None:

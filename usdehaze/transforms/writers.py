@@ -19,8 +19,8 @@ from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, write_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.result import Result
-from usdehaze.transforms.meta import SETTINGS, name_of
-from usdehaze.transforms.result import array_of, check_darker, check_estimate, open_source, result_of
+from usdehaze.transforms.meta import name_of
+from usdehaze.transforms.result import array_of, check_darker, check_estimate, made_by, open_source, result_of
 
 
 class UltrasoundWriter(ImageWriter):
@@ -132,7 +132,7 @@ class UltrasoundDicomWriter(UltrasoundWriter):
             if what == "tissue":
                 check_darker(image, cine.frames)
             super().write(filename, verbose)
-            result = Result(cine, estimate_db, estimate_db, None, image.meta[SETTINGS])  # one of them is written
+            result = Result(cine, estimate_db, estimate_db, None, **made_by(image))  # one of the two is written
             with DicomWriter(
                 filename, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite
             ) as writer:

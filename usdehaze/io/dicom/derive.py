@@ -11,13 +11,12 @@ import json
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 from pydicom.uid import UID
 
-import usdehaze
+from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import LOSSY_SYNTAXES
 from usdehaze.io.dicom.copying import kept_attributes
 from usdehaze.io.dicom.header import (
@@ -35,6 +34,7 @@ from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES
 from usdehaze.provenance import describe
+from usdehaze.result import Result
 
 WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
 COLOUR_PROFILE = "ICCProfile ColorSpace"
@@ -79,18 +79,19 @@ PRODUCTS = {
 }
 
 
-def derived_attributes(scan: DicomScan, settings: dict[str, Any], what: str, photometric: str) -> Dataset:
+def derived_attributes(scan: DicomScan, result: Result, what: str, photometric: str) -> Dataset:
     """Everything of a derived image but its pixel data, ready to be written with explicit VR, little endian.
 
     Args:
         scan: the source.
-        settings: of the result: preset, guidance, priors and the like.
+        result: its settings and version are told.
         what: "tissue" or "haze".
         photometric: Photometric Interpretation of its pixels.
     """
     source, out = scan.attributes, kept_attributes(scan.attributes)
     product = PRODUCTS[what]
-    made_by = {**settings, "usdehaze": usdehaze.__version__, "dynamic_range_db": scan.dynamic_range_db, "what": what}
+    made_by = {**result.settings, "usdehaze": result.usdehaze_version}
+    made_by |= {"dynamic_range_db": scan.dynamic_range_db, "what": what}
     recipe = json.dumps(made_by, sort_keys=True, default=str)
     sop_uid, series_uid = sop_instance(source), word(source, "SeriesInstanceUID")
     frames = f"{scan.source.first_frame}+{scan.n_frames}"
@@ -104,7 +105,7 @@ def derived_attributes(scan: DicomScan, settings: dict[str, Any], what: str, pho
     out.Modality = "US"
     _set_image_pixel(out, scan, photometric)
     _set_cine(out, scan)
-    _set_derivation(out, scan, product, settings, now)
+    _set_derivation(out, scan, product, result, now)
     _set_lossy_history(out, scan)
     return out
 
@@ -155,11 +156,11 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
         out.FrameIncrementPointer = 0x00182002
 
 
-def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: dict[str, Any], now: datetime) -> None:
+def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Result, now: datetime) -> None:
     source = scan.attributes
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
-    how = ", ".join(f"{field.key} {words}" for field, words in describe(settings, "setting"))
-    text = f"{product.derivation} by usdehaze {usdehaze.__version__}, joint posterior sampling: {how}"
+    how = ", ".join(f"{field.key} {words}" for field, words in describe(result.settings, "setting"))
+    text = f"{product.derivation} by usdehaze {result.usdehaze_version}, joint posterior sampling: {how}"
     before = word(source, "DerivationDescription")
     out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
     out.DerivationCodeSequence = Sequence([*items(out, "DerivationCodeSequence"), _code(*product.code)])
@@ -168,9 +169,9 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, settings: d
     equipment = Dataset()
     equipment.PurposeOfReferenceCodeSequence = [_code("109102", "DCM", "Processing Equipment")]
     equipment.Manufacturer = equipment.ManufacturerModelName = "usdehaze"
-    equipment.SoftwareVersions = usdehaze.__version__
+    equipment.SoftwareVersions = result.usdehaze_version
     equipment.ContributionDateTime = now.strftime("%Y%m%d%H%M%S")
-    networks = "; ".join(f"{field.key} {words}" for field, words in describe(settings, "network"))
+    networks = "; ".join(f"{field.key} {words}" for field, words in describe(result.settings, "network"))
     equipment.ContributionDescription = networks[:1024]
     out.ContributingEquipmentSequence = Sequence([*items(out, "ContributingEquipmentSequence"), equipment])
 
@@ -204,7 +205,7 @@ def _set_lossy_history(out: Dataset, scan: DicomScan) -> None:
 def _series_number(source: Dataset, product: Product) -> int | None:
     try:
         number = 100 * whole_number(source, "SeriesNumber", "", 0) + product.number
-    except usdehaze.errors.InputError:
+    except InputError:
         return None
     return number if 0 <= number < 2**31 else None
 

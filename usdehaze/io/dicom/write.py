@@ -79,7 +79,7 @@ class DicomWriter(Sink):
         try:
             with quiet():
                 colours = photometric(self.syntax, self.colour)
-                attributes = derived_attributes(self.source, result.settings, self.what, colours)
+                attributes = derived_attributes(self.source, result, self.what, colours)
                 attributes.file_meta = FileMetaDataset()
                 attributes.file_meta.TransferSyntaxUID = TRANSFER_SYNTAXES[self.syntax][0]
                 pydicom.dcmwrite(self._file, attributes, enforce_file_format=True)

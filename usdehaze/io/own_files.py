@@ -48,7 +48,7 @@ def own_datasets(
     return datasets
 
 
-class StoredFrames:
+class LazyFrames:
     """Frames ``(T, H, W)`` float32 dB of an open file: ``frames[t]`` and ``frames[a:b]`` read just these, checked.
 
     Raises:
@@ -71,7 +71,7 @@ class StoredFrames:
         return frames_db
 
 
-class StoredCine(Scan):
+class LazyCine(Scan):
     """The input of an open result: a scan, whose frames also go by the name that they have in a `Cine`.
 
     Attributes:
@@ -81,7 +81,7 @@ class StoredCine(Scan):
 
     tissue_mask = None
 
-    def __init__(self, file: h5py.File, frames: StoredFrames, source: Source, path: str | os.PathLike[str]) -> None:
+    def __init__(self, file: h5py.File, frames: LazyFrames, source: Source, path: str | os.PathLike[str]) -> None:
         self.path, self.frames, self.source = Path(path), frames, source
         self.n_frames, self.shape = frames.shape[0], frames.shape[1:]
         self.geometry, self.dynamic_range_db = read_geometry(file, path), read_dynamic_range(file, path)
