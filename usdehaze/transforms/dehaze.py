@@ -29,8 +29,8 @@ class DehazeUltrasound(Transform):
 
     What comes back has the type, device and metadata of the input (float32 where the input is not floating point), and
     the values of ``Dehazer.dehaze``: deterministic, whatever the batch size or the number of workers. The metadata of a
-    MetaTensor gain ``usdehaze``, the settings that made it, ``estimate``, which of the images it is, and the
-    ``geometry`` that was used. Pixels that the metadata know to hold no grey tissue stay bit for bit.
+    MetaTensor gain ``usdehaze``, the settings that made it, ``usdehaze_version``, ``estimate``, which of the images it
+    is, and the ``geometry`` that was used. Pixels that the metadata know to hold no grey tissue stay bit for bit.
 
     Geometry, the first of these that applies:
 
