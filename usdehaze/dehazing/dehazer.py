@@ -183,7 +183,7 @@ class Dehazer:
 
         def run(some: list[Draw]) -> list[tuple[Tensor, int]]:
             keys = [(self.settings.seed, sample) for _, samples in some for sample in samples]
-            frames = torch.cat([y[b].expand(len(samples), 1, -1, -1) for b, samples in some]).to(self.device)
+            frames = torch.cat([y[b].expand(len(samples), -1, -1) for b, samples in some])[:, None].to(self.device)
             with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 drawn, passes = self.chain.sample(self.settings, frames, seen_there, keys, dynamic_range_db)
             return [(of_frame, passes) for of_frame in drawn.split([len(samples) for _, samples in some])]
