@@ -13,7 +13,8 @@ from _scans import fan_frames, write
 from click.testing import CliRunner
 
 from usdehaze.cli import main, options
-from usdehaze.dehazing.settings import GUIDANCES, OBSERVATIONS, PRESETS, SAMPLERS
+from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
+from usdehaze.dehazing.settings import PRESETS
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import read_result, units
 from usdehaze.result import Result
@@ -122,8 +123,10 @@ def test_without_options_the_presets_decide(tmp_path, model):
 
 
 def test_the_command_line_knows_every_name_that_the_settings_know():
-    assert (options.GUIDANCES, options.OBSERVATIONS, options.SAMPLERS) == (GUIDANCES, OBSERVATIONS, SAMPLERS)
-    assert options.PRESETS == tuple(PRESETS)
+    choices = {p.name: getattr(p.type, "choices", None) for p in main.commands["process"].params}
+    assert [tuple(choices[name]) for name in ("preset", "guidance", "observation", "sampler")] == [
+        tuple(PRESETS), (LEARNED, *RULES), tuple(OBSERVATIONS), tuple(SAMPLERS),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("one", ["--lambda", "--kappa"])

@@ -11,7 +11,7 @@ def test_envelope_is_the_magnitude_in_the_precision_of_the_iq():
 
 
 def test_a_tenth_of_the_amplitude_is_20_db_less():
-    assert decibels.log_compress(np.array([1.0, 0.1, 0.01])) == pytest.approx([0, -20, -40], abs=1e-5)
+    assert decibels.log_compress(np.array([1.0, 0.1, 0.01]), 60) == pytest.approx([0, -20, -40], abs=1e-5)
 
 
 def test_log_compression_clips_at_the_floor_and_at_full_scale():
@@ -22,12 +22,12 @@ def test_log_compression_clips_at_the_floor_and_at_full_scale():
 
 def test_log_compression_refuses_an_amplitude_that_is_zero_everywhere():
     with pytest.raises(ValueError, match="reference amplitude must be positive, found 0"):
-        decibels.log_compress(np.zeros(4))
+        decibels.log_compress(np.zeros(4), 60)
 
 
 def test_decompression_undoes_log_compression():
     amplitude = np.linspace(0.01, 1, 50)
-    assert decibels.decompress(decibels.log_compress(amplitude)) == pytest.approx(amplitude, rel=1e-6)
+    assert decibels.decompress(decibels.log_compress(amplitude, 60)) == pytest.approx(amplitude, rel=1e-6)
 
 
 def test_grey_levels_cover_the_dynamic_range():

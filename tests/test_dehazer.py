@@ -113,13 +113,13 @@ def test_caution_is_the_quantile_of_the_gain_over_the_samples_of_a_rule(cine):
     y = torch.from_numpy(cine.frames[:2] / cine.dynamic_range_db + 1)
     seen = torch.ones(y.shape[1:])
     least, middle, most = (
-        dehazer(guidance="proximal", samples=3, caution=caution).split(y, seen) for caution in (1.0, 0.5, 0.0)
+        dehazer(guidance="proximal", samples=3, caution=caution).split(y, seen, 60.0) for caution in (1.0, 0.5, 0.0)
     )
     gains = torch.stack([least.gain, middle.gain, most.gain])  # of three samples they are the samples, sorted
     assert torch.equal(gains.sort(0, descending=True).values, gains) and float((gains[0] - gains[2]).max()) > 0.05
     torch.testing.assert_close(gains.std(0), least.deviation)
     # The first sample's stream is that of the single run, whatever comes after it.
-    single = dehazer(guidance="proximal", samples=1).split(y, seen)
+    single = dehazer(guidance="proximal", samples=1).split(y, seen, 60.0)
     assert bool((single.gain == gains).any(0).all()) and not single.deviation.any() and single.ends is None
     assert not torch.equal(single.level, least.level)
 
@@ -127,7 +127,7 @@ def test_caution_is_the_quantile_of_the_gain_over_the_samples_of_a_rule(cine):
 def test_caution_leaves_more_haze_everywhere_and_the_interval_lies_around_it(cine):
     y = torch.from_numpy(cine.frames[:2] / cine.dynamic_range_db + 1)
     seen = torch.ones(y.shape[1:])
-    bold, middle, cautious = (dehazer(caution=caution).split(y, seen) for caution in (0.3, 0.5, 0.9))
+    bold, middle, cautious = (dehazer(caution=caution).split(y, seen, 60.0) for caution in (0.3, 0.5, 0.9))
     assert bool((bold.gain <= middle.gain).all()) and bool((middle.gain <= cautious.gain).all())
     assert float((cautious.gain - bold.gain).mean()) > 1 / 60
     low, high = middle.ends
@@ -270,5 +270,5 @@ def test_a_mirrored_frame_comes_out_mirrored_when_both_ways_are_sampled(cine, mo
     seen = torch.ones(y.shape[1:])
     for samples, same in ((2, True), (1, False)):
         made = Dehazer.from_pretrained("preview", samples=samples)
-        off = (made.split(y, seen).gain - made.split(y.flip(-1), seen).gain.flip(-1)).abs()
+        off = (made.split(y, seen, 60.0).gain - made.split(y.flip(-1), seen, 60.0).gain.flip(-1)).abs()
         assert (float(off.max()) < 1e-3) == same  # a hundredth of a grey level is rounding

@@ -9,8 +9,8 @@ from _gaussians import STD, D, cases, check_moments, normal
 
 from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Gaussian, Posterior, Problem
-from usdehaze.diffusion.echo import Companded, LinearPower, LogPower
-from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, SharedNoise
+from usdehaze.diffusion.echo import Companded, LinearisedLogPower, LinearPower, LogPower
+from usdehaze.diffusion.guidance import DPS, PaperPiGDM, PiGDM, Projection, Proximal, SharedNoise
 from usdehaze.diffusion.observation import Additive
 from usdehaze.diffusion.sde import PaperVE, times
 from usdehaze.errors import UsdehazeError
@@ -66,7 +66,7 @@ def test_pigdm_is_the_explicit_jacobian_times_the_residual(haze):
     e = ((problem.y - x0 - n0) / (r2 + q2 + 0.05**2)).flatten()
     with torch.no_grad():
         got = problem.parts(PiGDM((LAM, KAP))(problem, u, sigma, None))
-        paper = problem.parts(PiGDM((LAM, KAP), per_step=True)(problem, u, sigma, 0.2))
+        paper = problem.parts(PaperPiGDM((LAM, KAP))(problem, u, sigma, 0.2))
     for part, at, estimate, spread, scale in ((0, x, x0, r2, LAM), (1, n, n0, q2, KAP))[: 1 + haze]:
         prior = (problem.tissue, problem.haze)[part]
         pull = prior.jacobian(at, sigma).T @ e
@@ -79,7 +79,7 @@ def test_pigdm_is_the_explicit_jacobian_times_the_residual(haze):
 
 @pytest.mark.parametrize(
     "model",
-    [Additive(0.05), LogPower(linearised=True), LinearPower(), Companded()],
+    [Additive(0.05), LinearisedLogPower(60.0), LinearPower(), Companded()],
     ids=lambda m: type(m).__name__,
 )
 def test_pointwise_derivatives_give_the_update_of_brute_force_autograd(model):
@@ -190,7 +190,7 @@ def test_pigdm_with_the_papers_step_samples_what_its_recursion_says(model):
     case = CASES[model]
     problem, sde = case.problem(COPIES), PaperVE()
     noise = normal(1, COPIES, problem.size)
-    guided = Posterior(problem, PiGDM((LAM, KAP), per_step=True))
+    guided = Posterior(problem, PaperPiGDM((LAM, KAP)))
     got = samplers.euler_maruyama(guided, samplers.start(noise, sde.beta(1.0)), sde, times(STEPS), noise)
     mean, cov = paper_recursion(case, (LAM, KAP), projection=False)
     check_moments(got, mean, cov)
@@ -228,7 +228,7 @@ def test_dps_leaves_less_residual_than_the_posterior_has():
     assert residual < 0.1 * expected  # it explains the noise away
 
 
-@pytest.mark.parametrize("model", [LogPower(), LinearPower(), Companded()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", [LogPower(60.0), LinearPower(), Companded()], ids=lambda m: type(m).__name__)
 def test_projection_refuses_models_that_are_not_linear(model):
     problem, u = net_problem(model)
     noise = SharedNoise(normal(0, 1, problem.size), problem)
@@ -237,7 +237,7 @@ def test_projection_refuses_models_that_are_not_linear(model):
         Projection(noise)(problem, u, 0.3, 0.5)
 
 
-@pytest.mark.parametrize("rule", [DPS(), PiGDM(per_step=True)], ids=["dps", "pigdm"])
+@pytest.mark.parametrize("rule", [DPS(), PaperPiGDM()], ids=["dps", "pigdm"])
 def test_rules_that_correct_once_a_step_refuse_steps_of_no_fixed_length(rule):
     problem, u = net_problem(Additive())
     with pytest.raises(UsdehazeError, match="no fixed length"):
@@ -246,7 +246,7 @@ def test_rules_that_correct_once_a_step_refuse_steps_of_no_fixed_length(rule):
 
 def test_log_power_without_a_haze_prior_is_refused():
     with pytest.raises(UsdehazeError, match="LogPower needs a haze prior"):
-        Problem(torch.rand(1, 1, 4, 4), LogPower(), Gaussian(0.3, 0.1))
+        Problem(torch.rand(1, 1, 4, 4), LogPower(60.0), Gaussian(0.3, 0.1))
 
 
 def test_where_nothing_is_seen_the_estimates_stay_the_priors():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from _gaussians import STD, covariance, matrix
 
-from usdehaze.diffusion.echo import Companded, LinearPower, LogPower
+from usdehaze.diffusion.echo import Companded, LinearisedLogPower, LinearPower, LogPower
 from usdehaze.diffusion.observation import (
     Additive,
     Blend,
@@ -192,7 +192,7 @@ def test_an_operator_without_its_adjoint_is_refused():
 
 def test_models_that_are_not_linear_refuse_full_covariances():
     x = torch.rand(1, 4).double()
-    for model in (LogPower(), LinearPower(), LogPower(linearised=True)):
+    for model in (LogPower(60.0), LinearPower(), LinearisedLogPower(60.0)):
         with pytest.raises(UsdehazeError, match="full covariance"):
             model.explain(x, x, covariance(4, 1), x, 0.1)
 

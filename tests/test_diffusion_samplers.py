@@ -7,7 +7,9 @@ import pytest
 import torch
 from _gaussians import cases, normal
 
-from usdehaze.dehazing.settings import BY_SIGMA, BY_TIME, SAMPLERS, WITH_RULES, sample
+from usdehaze.dehazing.chain import sample
+from usdehaze.dehazing.registry import SAMPLERS
+from usdehaze.dehazing.settings import WITH_RULES
 from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Gaussian, Posterior, Problem
 from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, SharedNoise
@@ -74,7 +76,9 @@ def test_one_callback_sees_every_step_and_its_noise_level():
         per_level = 5 if name == "langevin" else 1
         assert [step.index for step in seen] == list(range(5 * per_level))
         assert {step.count for step in seen} == {5 * per_level}
-        levels = sde_sigmas(PaperVE(), 5) if name in BY_TIME else karras_sigmas(5, RULE.sigma_min, RULE.sigma_max)
+        levels = (
+            sde_sigmas(PaperVE(), 5) if SAMPLERS[name].by_time else karras_sigmas(5, RULE.sigma_min, RULE.sigma_max)
+        )
         if "churn" not in name:
             assert [step.sigma for step in seen][::per_level] == pytest.approx(levels[:-1])
         assert all(step.u.shape == step.estimate.shape == (3, 32) for step in seen)
@@ -155,12 +159,12 @@ def test_the_first_guess_is_what_the_frame_tells_of_two_known_variances():
 def test_a_value_that_is_not_finite_stops_the_run_by_step_rule_and_level(sampler):
     problem = frames()
     problem.tissue.mean = math.nan
-    level = "9.85" if sampler in BY_TIME else "0.707" if "churn" in sampler else "0.5"
+    level = "9.85" if SAMPLERS[sampler].by_time else "0.707" if "churn" in sampler else "0.5"
     with pytest.raises(UsdehazeError, match=rf"step 1 \(guidance pigdm, noise level {level}\): values are not finite"):
         sample(replace(RULE, sampler=sampler, steps=3, from_guess=False), Posterior(problem, PiGDM()), source(problem))
 
 
-@pytest.mark.parametrize("sampler", [*BY_SIGMA, *BY_TIME])
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_frame_does_not_depend_on_the_others_in_its_batch(sampler):
     if sampler == "adaptive-flow":  # chooses its steps for a whole batch, and says so
         return

@@ -170,7 +170,7 @@ def test_a_file_that_this_program_has_open_can_be_read(tmp_path):
 
 
 def test_without_a_sector_the_frame_is_a_rectangle_and_says_so(tmp_path):
-    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": log_compress(rayleigh((1, 64, 64)))}))
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": log_compress(rayleigh((1, 64, 64)), 60)}))
     assert cine.geometry == Cartesian(sector=None, found_by="none")
     assert any("taken as a rectangle" in sentence for sentence in cine.source.assumptions)
 

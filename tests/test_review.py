@@ -59,9 +59,9 @@ def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi)
     page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
     assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "regions"]
     seen, removed, haze, std, regions = frames_of(page).transpose(1, 0, 2, 3)
-    assert np.array_equal(seen, db_to_grey(result.cine.frames))
-    assert np.array_equal((seen - removed) % 256, db_to_grey(result.tissue))
-    assert np.array_equal(haze, db_to_grey(result.haze))
+    assert np.array_equal(seen, db_to_grey(result.cine.frames, 60))
+    assert np.array_equal((seen - removed) % 256, db_to_grey(result.tissue, 60))
+    assert np.array_equal(haze, db_to_grey(result.haze, 60))
     assert np.abs(std * 60 / 255 - np.minimum(result.std, 60)).max() <= 60 / 255 / 2 + 1e-6
     assert (regions == 1).sum() == 5 * 16 * 30 and (regions == 2).sum() == 5 * 18 * 30
     assert (regions[:, 5:35, 4:20] == 1).all() and (regions[:, 5:35, 26:44] == 2).all()
@@ -130,7 +130,7 @@ def test_whole_image_figures_and_histograms_count_the_pixels_above_the_floor(tmp
     assert image["std_mean_db"] == pytest.approx(result.std[seen > -60].mean(), rel=1e-5)
     by_frame = [(s.astype(float) - t)[s > -60].mean() for s, t in zip(seen, result.tissue, strict=True)]
     assert image["removed_mean_db_by_frame"] == pytest.approx(by_frame, rel=1e-6)
-    expected, _ = np.histogram(db_to_grey(result.tissue)[:, 5:35, 26:44], bins=64, range=(0, 256))
+    expected, _ = np.histogram(db_to_grey(result.tissue, 60)[:, 5:35, 26:44], bins=64, range=(0, 256))
     assert page["histograms"]["haze"]["tissue"] == expected.tolist()
     assert sum(page["histograms"]["image"]["input"]) == removed.size
 
@@ -223,7 +223,7 @@ def test_part_of_the_frames_keeps_the_source_s_count(tmp_path):
     page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 3))
     about = data_of(page, "page")
     assert (about["n_frames"], about["first_frame"], about["frame_time_s"]) == (2, 11, pytest.approx(0.02))
-    assert np.array_equal(frames_of(page)[:, 0], db_to_grey(result.cine.frames[1:3]))
+    assert np.array_equal(frames_of(page)[:, 0], db_to_grey(result.cine.frames[1:3], 60))
     with pytest.raises(InputError, match=r"no such frames; expected frames of 0 to 4"):
         build_review(tmp_path / "a.dehazed.h5", tmp_path / "b.html", frames=slice(9, 12))
 

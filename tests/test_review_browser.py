@@ -85,7 +85,7 @@ def pixels(browser, name):
 
 def greys(frame_db, range_db=60, gain_db=0):
     """What a frame in dB looks like, after the page's 8 bits: levels first, then range and gain."""
-    db = (db_to_grey(frame_db) / 255 - 1) * 60
+    db = (db_to_grey(frame_db, 60) / 255 - 1) * 60
     return np.floor(255 * np.clip(1 + (db + gain_db) / range_db, 0, 1) + 0.5).astype(np.uint8)
 
 
@@ -107,7 +107,7 @@ def test_the_page_opens_without_a_word_in_the_console_and_shows_every_picture(pa
     for name, frames in (("input", result.cine.frames), ("tissue", result.tissue), ("haze", result.haze)):
         assert np.array_equal(pixels(page, name), np.repeat(greys(frames[0])[..., None], 3, axis=2)), name
     removed = pixels(page, "removed").astype(int).sum(axis=2)
-    untouched = db_to_grey(result.cine.frames[0]) == db_to_grey(result.tissue[0])
+    untouched = db_to_grey(result.cine.frames[0], 60) == db_to_grey(result.tissue[0], 60)
     assert (removed[untouched] == 0).all() and (removed[~untouched] > 0).all()
     assert not page.find_element(By.ID, "trouble").is_displayed()
     assert_clean(page)
@@ -129,7 +129,7 @@ def test_the_colour_map_slider_changes_what_counts_as_the_brightest(page, made):
     before = pixels(page, "removed").astype(int)
     slide(page, "map-top", 4)
     after = pixels(page, "removed").astype(int)
-    drop = (db_to_grey(made[1].cine.frames[0]).astype(int) - db_to_grey(made[1].tissue[0])) * 60 / 255
+    drop = (db_to_grey(made[1].cine.frames[0], 60).astype(int) - db_to_grey(made[1].tissue[0], 60)) * 60 / 255
     assert (after[drop >= 4] == [255, 246, 190]).all() and (before[drop < 15] != [255, 246, 190]).any(axis=1).all()
 
 
@@ -325,7 +325,7 @@ def test_pointing_at_a_pixel_reads_its_values(page, made):
     offset = right - picture.size["width"] // 2, down - picture.size["height"] // 2
     ActionChains(page).move_to_element_with_offset(picture, *offset).perform()
     text = page.find_element(By.ID, "readout").text
-    level = (db_to_grey(made[1].cine.frames[0])[30, 10] / 255 - 1) * 60
+    level = (db_to_grey(made[1].cine.frames[0], 60)[30, 10] / 255 - 1) * 60
     assert text.startswith(f"column 10, row 30: input {shown_number(level, 1, False)}, tissue "), text
 
 
@@ -354,7 +354,7 @@ def test_polar_frames_are_drawn_as_a_fan_interpolated_between_beams(browser, tmp
     )
     row = np.interp(np.hypot(x, z), r, np.arange(40), left=-9, right=-9)
     column = np.interp(np.arctan2(x, z), a, np.arange(48), left=-9, right=-9)
-    levels = map_coordinates(db_to_grey(result.tissue[0]).astype(float), [row, column], order=1, cval=0)
+    levels = map_coordinates(db_to_grey(result.tissue[0], 60).astype(float), [row, column], order=1, cval=0)
     inside = (row >= 0) & (column >= 0)
     assert (drawn[~inside] == 0).all() and inside.mean() > 0.4
     difference = np.abs(drawn[inside] - levels[inside])

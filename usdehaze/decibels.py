@@ -20,7 +20,7 @@ def envelope(iq: np.ndarray) -> np.ndarray:
     return np.abs(iq)
 
 
-def log_compress(amplitude: np.ndarray, dynamic_range_db: float = 60.0, reference: float | None = None) -> np.ndarray:
+def log_compress(amplitude: np.ndarray, dynamic_range_db: float, reference: float | None = None) -> np.ndarray:
     """``20 log10(amplitude / reference)``, clipped to ``[-dynamic_range_db, 0]``.
 
     Args:
@@ -48,7 +48,7 @@ def decompress(frames_db: np.ndarray) -> np.ndarray:
     return np.power(10.0, np.asarray(frames_db, dtype=np.float64) / 20)
 
 
-def grey_to_db(grey: np.ndarray, dynamic_range_db: float = 60.0, full_scale: float = 255.0) -> np.ndarray:
+def grey_to_db(grey: np.ndarray, dynamic_range_db: float, full_scale: float = 255.0) -> np.ndarray:
     """Grey levels of a log-compressed image to dB: 0 is the floor, ``full_scale`` is 0 dB.
 
     Returns:
@@ -58,7 +58,7 @@ def grey_to_db(grey: np.ndarray, dynamic_range_db: float = 60.0, full_scale: flo
     return np.clip((share - 1.0) * dynamic_range_db, -dynamic_range_db, 0).astype(np.float32)
 
 
-def db_to_grey(frames_db: np.ndarray, dynamic_range_db: float = 60.0) -> np.ndarray:
+def db_to_grey(frames_db: np.ndarray, dynamic_range_db: float) -> np.ndarray:
     """dB to 8-bit grey levels, rounded to the nearest: uint8, ``grey_to_db`` undone exactly."""
     share = np.clip(np.asarray(frames_db, dtype=np.float64) / dynamic_range_db + 1.0, 0.0, 1.0)
     return np.rint(share * 255.0).astype(np.uint8)

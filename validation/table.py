@@ -23,7 +23,8 @@ import torch
 from bench_records import priors_of
 
 from usdehaze.dehazing.dehazer import Dehazer
-from usdehaze.dehazing.settings import LEARNED, OBSERVATIONS, PRESETS, RULES, WITH_RULES, Settings
+from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES
+from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.errors import UsdehazeError
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation import metrics
@@ -49,7 +50,7 @@ def main() -> None:
     command = f"python validation/table.py --scenes {args.scenes} --steps {' '.join(map(str, args.steps))}"
     torch.set_num_threads(1)
     records: list[dict[str, Any]] = json.loads(args.json.read_text())["records"] if args.json.exists() else []
-    learned, by_rule = (Dehazer.from_pretrained(guidance=name, device="cpu") for name in (LEARNED, RULES[0]))
+    learned, by_rule = (Dehazer.from_pretrained(guidance=name, device="cpu") for name in (LEARNED, "proximal"))
     trained = {False: learned, True: by_rule}
     rows = list(plan(args.steps))
     for seed in range(FIRST_SEED, FIRST_SEED + args.scenes):

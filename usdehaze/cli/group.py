@@ -16,8 +16,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass
-class Settings:
-    """``--debug`` and ``--quiet``, given before or after the name of the command."""
+class Console:
+    """What is told the user: as ``--debug`` and ``--quiet`` say, given before or after the name of the command."""
 
     debug: bool = False
     quiet: bool = False
@@ -64,16 +64,16 @@ def common_options(command: _Command) -> _Command:
 
     def remember(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
         if wanted:
-            setattr(settings_of(ctx), str(parameter.name), True)
+            setattr(console_of(ctx), str(parameter.name), True)
 
     for name, text in (("--quiet", "Print nothing but errors."), ("--debug", "Show tracebacks.")):
         command = click.option(name, is_flag=True, expose_value=False, callback=remember, help=text)(command)
     return command
 
 
-def settings_of(ctx: click.Context) -> Settings:
-    """The settings of this run of the program."""
-    return ctx.find_root().ensure_object(Settings)
+def console_of(ctx: click.Context) -> Console:
+    """The console of this run of the program."""
+    return ctx.find_root().ensure_object(Console)
 
 
 class UsdehazeGroup(click.Group):
@@ -85,7 +85,7 @@ class UsdehazeGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click ends quietly when nobody reads on: usdehaze info scans | head
         except Exception as error:
-            settings_of(ctx).report(error)
+            console_of(ctx).report(error)
             ctx.exit(SOME_FAILED)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:

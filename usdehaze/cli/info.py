@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import DONE, SOME_FAILED, common_options, settings_of
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
 from usdehaze.cli.options import reading_options
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ def info(ctx: click.Context, file: str, **reading: Any) -> None:
     """
     from usdehaze.io import list_scans
 
-    settings, failed = settings_of(ctx), 0
+    console, failed = console_of(ctx), 0
     scans = list_scans([file])
     for scan in scans:
         try:
             lines = describe_file(scan, reading)
         except Exception as error:
-            settings.report(error, scan)
+            console.report(error, scan)
             failed += 1
             continue
         click.echo(str(scan))
         for label, value in lines:
             click.echo(f"  {label + ':':<15}{value}")
     if Path(file).is_dir():
-        settings.say(f"{len(scans)} scans, {failed} of them unreadable")
+        console.say(f"{len(scans)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)
 
 

@@ -9,15 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
+from usdehaze.dehazing.settings import PRESETS
+
 SEED = click.IntRange(0, 2**63 - 1)
-# Names of usdehaze.dehazing.settings, which is not imported for --help.
-PRESETS = ("fast", "quality", "preview", "paper")
-GUIDANCES = ("learned", "proximal", "pigdm", "dps", "projection")
-OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
-SAMPLERS = (
-    *("stochastic", "euler", "euler-churn", "heun", "heun-churn", "dpmpp-2m", "dpmpp-2m-sde", "langevin"),
-    *("adaptive-flow", "euler-maruyama", "reverse-diffusion", "predictor-corrector", "probability-flow"),
-)
 UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.units, which is not imported for --help
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -84,18 +79,20 @@ class BatchSize(click.ParamType):
 def model_options(command: _Command) -> _Command:
     """Adds the options that say how and with which priors to dehaze; what is None is left to the preset."""
     options = (
-        click.option("--preset", type=click.Choice(PRESETS), default="fast", show_default=True, help="Settings."),
+        click.option(
+            "--preset", type=click.Choice(tuple(PRESETS)), default="fast", show_default=True, help="Settings."
+        ),
         click.option(
             "--guidance",
-            type=click.Choice(GUIDANCES),
+            type=click.Choice((LEARNED, *RULES)),
             help="The learned posterior, or a rule for two priors; the preset's.",
         ),
         click.option(
-            "--observation", type=click.Choice(OBSERVATIONS), help="Observation model; the preset's by default."
+            "--observation", type=click.Choice(tuple(OBSERVATIONS)), help="Observation model; the preset's by default."
         ),
         click.option(
             "--sampler",
-            type=click.Choice(SAMPLERS),
+            type=click.Choice(tuple(SAMPLERS)),
             metavar="NAME",
             help=f"Sampler: {', '.join(SAMPLERS)}; the preset's by default.",
         ),

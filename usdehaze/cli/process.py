@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import DONE, SOME_FAILED, Settings, common_options, settings_of
+from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
 from usdehaze.cli.options import (
     SEED,
     BatchSize,
@@ -99,7 +99,7 @@ def process(
 
     A FILE may be a folder: every scan in it, recursively. A scan that fails does not stop the others.
     """
-    settings = settings_of(ctx)
+    console = console_of(ctx)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
     if preview is not None:
         from usdehaze.preview import check_kind
@@ -108,12 +108,12 @@ def process(
     jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db", "frames")}
     worker = _Worker(
-        options, settings, overwrite, preview, transfer_syntax
+        options, console, overwrite, preview, transfer_syntax
     )  # what is left of the options is the model's business
     with _clean_stop():
         failed = sum(not worker.try_one(job, reading) for job in jobs)
     if len(jobs) != 1 or Path(files[0]).is_dir():
-        settings.say(f"{len(jobs) - failed} scans dehazed, {failed} failed")
+        console.say(f"{len(jobs) - failed} scans dehazed, {failed} failed")
     ctx.exit(SOME_FAILED if failed else DONE)
 
 
@@ -134,9 +134,9 @@ class _Worker:
     """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them."""
 
     def __init__(
-        self, model: dict[str, Any], settings: Settings, overwrite: bool, preview: str | None, transfer_syntax: str
+        self, model: dict[str, Any], console: Console, overwrite: bool, preview: str | None, transfer_syntax: str
     ) -> None:
-        self.model, self.settings, self.overwrite, self.preview = model, settings, overwrite, preview
+        self.model, self.console, self.overwrite, self.preview = model, console, overwrite, preview
         self.transfer_syntax = transfer_syntax
         self.dehazer: Dehazer | None = None
 
@@ -148,7 +148,7 @@ class _Worker:
         try:
             scan = self._open(job, reading)
         except Exception as error:
-            self.settings.report(error, job.scan)
+            self.console.report(error, job.scan)
             return False
         with scan:
             if self.dehazer is None:
@@ -156,9 +156,9 @@ class _Worker:
             try:
                 made = self._dehaze(self.dehazer, scan, job)
             except Exception as error:
-                self.settings.report(error, job.scan)
+                self.console.report(error, job.scan)
                 return False
-        self.settings.say(f"{job.scan} -> {made}")
+        self.console.say(f"{job.scan} -> {made}")
         return True
 
     def _open(self, job: Job, reading: dict[str, Any]) -> Scan:
@@ -186,7 +186,7 @@ class _Worker:
         started = time.monotonic()
         sinks = self._sinks(scan, job)
         with ExitStack() as stack:
-            progress = stack.enter_context(frame_progress(job.scan.name, scan.n_frames, self.settings.quiet))
+            progress = stack.enter_context(frame_progress(job.scan.name, scan.n_frames, self.console.quiet))
             for sink in sinks:
                 stack.enter_context(sink)
             for cine in scan.chunks(self._chunk(scan)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, settings_of
+from usdehaze.cli.group import common_options, console_of
 from usdehaze.cli.options import FrameRange, region_options
 from usdehaze.cli.progress import frame_progress
 
@@ -45,9 +45,9 @@ def review(
     """Makes one self-contained HTML page of RESULT: pictures, figures, provenance and limits; opens it."""
     from usdehaze.review import build_review, default_page_path
 
-    settings = settings_of(ctx)
+    console = console_of(ctx)
     target = out or default_page_path(result)
-    with frame_progress(result.name, 0, settings.quiet) as progress:
+    with frame_progress(result.name, 0, console.quiet) as progress:
         page = build_review(
             result,
             target,
@@ -59,7 +59,7 @@ def review(
             show_source_name=show_source_name,
             progress=progress,
         )
-    settings.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
+    console.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_page and _has_browser():
         import webbrowser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from usdehaze.cli.group import common_options, settings_of
+from usdehaze.cli.group import common_options, console_of
 from usdehaze.cli.options import SEED
 
 
@@ -24,4 +24,4 @@ def simulate(ctx: click.Context, out: str, n_frames: int, seed: int, overwrite: 
     from usdehaze.simulate import simulate_cine
 
     write_simulation(out, simulate_cine(n_frames=n_frames, seed=seed), overwrite)
-    settings_of(ctx).say(f"{out} ({n_frames} frames, seed {seed})")
+    console_of(ctx).say(f"{out} ({n_frames} frames, seed {seed})")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import INTERRUPTED, Settings, common_options, settings_of
+from usdehaze.cli.group import INTERRUPTED, Console, common_options, console_of
 from usdehaze.cli.options import SEED, Device, Number, reading_options
 from usdehaze.cli.progress import step_progress
 from usdehaze.errors import UsdehazeError
@@ -109,7 +109,7 @@ def train(ctx: click.Context, kind: str, data: Any, out: Path, overwrite: bool, 
     data = _data(kind, data, options.pop("tissue"), options.pop("haze"))
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
     with _processes() as rank:
-        finished = _Run(kind, out, overwrite, options, settings_of(ctx), rank).go(data, reading)
+        finished = _Run(kind, out, overwrite, options, console_of(ctx), rank).go(data, reading)
     if not finished:
         ctx.exit(INTERRUPTED)
 
@@ -139,8 +139,8 @@ def _data(kind: str, data: tuple[str, ...], tissue: tuple[str, ...], haze: tuple
 class _Run:
     """One run, in one of the processes that train together; the first one (rank 0) writes and speaks."""
 
-    def __init__(self, kind: str, out: Path, overwrite: bool, options: dict[str, Any], settings: Settings, rank: int):
-        self.kind, self.out, self.overwrite, self.options, self.settings = kind, out, overwrite, options, settings
+    def __init__(self, kind: str, out: Path, overwrite: bool, options: dict[str, Any], console: Console, rank: int):
+        self.kind, self.out, self.overwrite, self.options, self.console = kind, out, overwrite, options, console
         self.first = rank == 0
         self.folder = out.with_suffix(".run")
         self.what = kind if kind == POSTERIOR else f"{kind} prior"
@@ -168,7 +168,7 @@ class _Run:
         checkpoint = self.folder / "checkpoint.safetensors"
         with (
             _stop_on_signal() as stop,
-            step_progress(self.what, recipe.steps, self.settings.quiet or not self.first) as progress,
+            step_progress(self.what, recipe.steps, self.console.quiet or not self.first) as progress,
         ):
             prior = train(
                 recipe, source, self.out, checkpoint, device=device, begin_with=parent,
@@ -177,13 +177,13 @@ class _Run:
             )  # fmt: skip
         if prior is None:
             if self.first:
-                self.settings.say(f"stopped; the same command goes on from {checkpoint}")
+                self.console.say(f"stopped; the same command goes on from {checkpoint}")
             return False
         if self.first:
             sheet = self.out.with_suffix(".png")
             write_sheet(sheet, prior, source, recipe.seed, overwrite=True)
             made = f"{self.out}, {self.out.with_suffix('.json')}, {sheet}"
-            self.settings.say(f"{self.what} of {source.description} -> {made}")
+            self.console.say(f"{self.what} of {source.description} -> {made}")
         return True
 
     def _parent(self) -> Model | None:
@@ -261,7 +261,7 @@ class _Run:
             since.clear()
             with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
                 log.write(line + "\n")
-            if progress is None and not self.settings.quiet:
+            if progress is None and not self.console.quiet:
                 click.echo(line, err=True)
 
         return tell

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import Settings, common_options, complain, settings_of
+from usdehaze.cli.group import Console, common_options, complain, console_of
 from usdehaze.cli.options import SEED, model_options, reading_options, region_options
 from usdehaze.cli.progress import step_progress
 
@@ -54,7 +54,7 @@ def tune(
     if roi is None and (labels, margin_px) != (None, None):
         raise click.UsageError("--labels and --margin are for --roi")
     reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
-    settings = settings_of(ctx)
+    console = console_of(ctx)
     from usdehaze.io import list_scans
     from usdehaze.io.atomic import atomic, check_target
     from usdehaze.tuning import find_examples, preset_text, require_optuna
@@ -65,12 +65,12 @@ def tune(
     if out.resolve() in [path.resolve() for path in paths]:
         raise click.UsageError(f"{out} is a scan; choose another -o")
     examples = find_examples(paths, n_frames, roi, *_regions(labels, margin_px), **reading)
-    tuned = _search(settings, examples, trials, max_steps, options)
+    tuned = _search(console, examples, trials, max_steps, options)
     names = ("posterior", "tissue_prior", "haze_prior")
     priors = {name.replace("_", "-"): str(p) for name in names if (p := options[name]) is not None}
     with atomic(out, overwrite) as part:
         part.write_text(preset_text(tuned, examples, trials, priors), encoding="utf-8")
-    _tell(settings, out, tuned, examples)
+    _tell(console, out, tuned, examples)
 
 
 def _regions(labels: str | None, margin_px: float | None) -> tuple[Labels | None, float]:
@@ -84,24 +84,24 @@ def _regions(labels: str | None, margin_px: float | None) -> tuple[Labels | None
 
 
 def _search(
-    settings: Settings, examples: list[Example], trials: int, max_steps: int | None, options: dict[str, Any]
+    console: Console, examples: list[Example], trials: int, max_steps: int | None, options: dict[str, Any]
 ) -> Tuned:
     from usdehaze.dehazing.dehazer import Dehazer
     from usdehaze.tuning import goal_of
     from usdehaze.tuning import tune as search
 
     dehazer = Dehazer.from_pretrained(**options)
-    with step_progress("tuning", trials, settings.quiet, f"best {goal_of(examples).name}") as progress:
+    with step_progress("tuning", trials, console.quiet, f"best {goal_of(examples).name}") as progress:
         return search(dehazer, examples, trials, max_steps, progress)
 
 
-def _tell(settings: Settings, out: Path, tuned: Tuned, examples: list[Example]) -> None:
+def _tell(console: Console, out: Path, tuned: Tuned, examples: list[Example]) -> None:
     from usdehaze.tuning import goal_of
 
     start, best, n = tuned.start, tuned.best, len(examples)
-    settings.say(
+    console.say(
         f"{out} ({goal_of(examples).name}: {start.quality:.3f} -> {best.quality:.3f} on {n} frames, "
         f"network passes a frame: {start.evaluations:g} -> {best.evaluations:g})"
     )
-    if not settings.quiet:
+    if not console.quiet:
         complain(f"{out} is a fit to {n} frames, not a test: measure it on others before you trust it")

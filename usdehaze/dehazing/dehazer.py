@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from usdehaze.cine import Cine, blocks
+from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.device import find_device, jobs_at_once, run_jobs
 from usdehaze.dehazing.masking import keep_what_is_no_tissue
-from usdehaze.dehazing.settings import (
-    LEARNED,
-    POSTERIOR,
-    PRIORS,
-    Settings,
-    make_observation,
-    make_rule,
-    preset_with,
-    sample,
-)
-from usdehaze.diffusion.denoiser import Posterior, Problem
-from usdehaze.diffusion.learned import Learned
-from usdehaze.diffusion.streams import Streams
+from usdehaze.dehazing.registry import LEARNED, ObservationEntry, RuleEntry, SamplerEntry, name_of
+from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Settings, preset_with, settings_of
+from usdehaze.diffusion.denoiser import Rule
+from usdehaze.diffusion.guidance import LambdaKappa
+from usdehaze.diffusion.observation import Observation
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import Mapper, ModelGrid, make_mapper
-from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.result import Result
 
-Job = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
-AT_ONCE = 4  # samples of a frame in one pass of the learned posterior, always: last bits depend on it
+Draw = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
 INTERVAL = (0.025, 0.975)
-OF_RULES = ("observation", "scale")  # settings that the learned posterior has no use for
 
 
 class Dehazer:
@@ -61,11 +51,12 @@ class Dehazer:
         batch_size: int | str = "auto",
         precision: str = "fp32",
     ) -> None:
-        learned = isinstance(model, LearnedPosterior)
-        self.settings = settings or preset_with("fast", LEARNED if learned else "proximal")
-        if learned != (self.settings.guidance == LEARNED):
-            what = "the learned posterior" if learned else "explicit priors"
-            raise UsdehazeError(f"guidance {self.settings.guidance} does not work with {what}")
+        self.settings = settings or preset_with("fast", LEARNED if isinstance(model, LearnedPosterior) else "proximal")
+        if isinstance(model, LearnedPosterior) == self.settings.by_rule:
+            what = "explicit priors" if isinstance(model, Prior) else "the learned posterior"
+            raise UsdehazeError(f"guidance {name_of(self.settings.guidance)} does not work with {what}")
+        if haze and haze.card["grid"] != model.card["grid"]:
+            raise UsdehazeError(f"the priors work on different grids: {model.card['grid']} and {haze.card['grid']}")
         self.device = find_device(device)
         self.model, self.haze = model.to(self.device), haze and haze.to(self.device)
         self.posterior = model if isinstance(model, LearnedPosterior) else None
@@ -73,9 +64,9 @@ class Dehazer:
         if self.device.type == "cpu":  # convolutions then run a fifth faster
             for network in filter(None, (self.model, self.haze)):
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
-        if haze and haze.card["grid"] != model.card["grid"]:
-            raise UsdehazeError(f"the priors work on different grids: {model.card['grid']} and {haze.card['grid']}")
-        self._passes: list[int] = []  # of the networks, a job
+        self.chain: Chain = (
+            LearnedChain(model) if isinstance(model, LearnedPosterior) else GuidedChain(model, self.haze)
+        )
         self.precision = precision
         self.grid = ModelGrid(*model.card["grid"])
         self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
@@ -85,59 +76,51 @@ class Dehazer:
     @classmethod
     def from_pretrained(
         cls,
-        preset: str = "fast",
+        preset: str | Settings = "fast",
         tissue_prior: str | Path | None = None,
         haze_prior: str | Path | None = None,
         *,
         posterior: str | Path | None = None,
-        guidance: str | None = None,
-        observation: str | None = None,
-        sampler: str | None = None,
+        use_haze_prior: bool = True,
+        guidance: str | RuleEntry | Rule | None = None,
+        observation: str | ObservationEntry | Observation | None = None,
+        sampler: str | SamplerEntry | Callable[..., Tensor] | None = None,
         steps: int | None = None,
-        scale: tuple[float, float] | None = None,
+        scale: LambdaKappa | None = None,
+        sigma_max: float | None = None,
+        sigma_min: float | None = None,
+        from_guess: bool | None = None,
         samples: int | None = None,
         caution: float | None = None,
-        strength: float = 1.0,
-        seed: int = 0,
+        strength: float | None = None,
+        seed: int | None = None,
         device: str = "auto",
         batch_size: int | str = "auto",
         precision: str = "fp32",
-        use_haze_prior: bool = True,
     ) -> Dehazer:
         """The shipped posterior (or another, or priors) with a preset.
 
         Args:
-            preset: "fast", "quality", "preview" or "paper".
+            preset: "fast", "quality", "preview" or "paper"; or settings of one's own.
             tissue_prior, haze_prior: paths of prior files, or names of shipped ones; None for the defaults. Given
                 either, and no guidance, a rule guides them ("proximal").
             posterior: path of a learned posterior, or name of a shipped one; None for the default.
-            guidance, observation, sampler, steps, scale, samples, caution: see `Settings`; None for the preset's.
-                Projection alone brings the additive observation model along, the only one of frames that it is
-                defined for.
-            strength, seed: see `Settings`.
-            device, batch_size, precision: see `Dehazer`.
             use_haze_prior: False takes all that is not tissue for Gaussian noise: the paper's comparison.
+            guidance, observation, sampler, steps, scale, sigma_max, sigma_min, from_guess, samples, caution, strength,
+                seed: see `Settings`; None for the preset's. Projection alone brings the additive observation model
+                along, the only one of frames that it is defined for.
+            device, batch_size, precision: see `Dehazer`.
 
         Raises:
             InputError: a prior that cannot be used.
             UsdehazeError: an unknown preset, guidance or device, or values out of range.
         """
-        explicit = bool(tissue_prior or haze_prior or not use_haze_prior)
-        own = {
-            "observation": observation, "sampler": sampler, "steps": steps, "scale": scale,
-            "samples": samples, "caution": caution,
-        }  # fmt: skip
-        chosen: dict[str, Any] = {k: v for k, v in own.items() if v is not None}
-        settings = replace(preset_with(preset, guidance, explicit), strength=strength, seed=seed, **chosen)
-        if settings.guidance == LEARNED:
-            if explicit or observation or scale:
-                what = "priors" if explicit else "observation model" if observation else "lambda and kappa"
-                raise UsdehazeError(f"the learned posterior takes no {what}; leave out, or choose another guidance")
+        settings = settings_of(**locals())
+        if not settings.by_rule:
             return cls(LearnedPosterior.load(posterior or POSTERIOR), None, settings, device, batch_size, precision)
-        if posterior:
-            raise UsdehazeError(f"guidance {settings.guidance} takes no posterior; leave it out, or choose learned")
-        tissue = Prior.load(tissue_prior or PRIORS[preset][0], "tissue")
-        haze = Prior.load(haze_prior or PRIORS[preset][1], "haze") if use_haze_prior else None
+        shipped = PRIORS.get(settings.preset, PRIORS["fast"])
+        tissue = Prior.load(tissue_prior or shipped[0], "tissue")
+        haze = Prior.load(haze_prior or shipped[1], "haze") if use_haze_prior else None
         return cls(tissue, haze, settings, device, batch_size, precision)
 
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False) -> Result:
@@ -157,11 +140,12 @@ class Dehazer:
         tissue, haze = np.empty_like(cine.frames), np.empty_like(cine.frames)
         std = np.empty_like(cine.frames) if self.settings.samples > 1 else None
         between = np.empty((2, *cine.frames.shape), np.float32) if interval and self.posterior else None
-        self._passes.clear()
+        passes: list[int] = []
         for block in blocks(n_frames, self.batch_size):
             native = cine.frames[block]
             y = torch.from_numpy(mapper.to_model(native) / span + 1).clamp(0, 1)
             parts = self.split(y, seen, span)
+            passes += parts.passes
             scale = self.settings.strength * span
             tissue[block] = _lowered(mapper, native, scale * parts.gain.numpy(), span)
             haze[block] = mapper.from_model(span * (parts.level.numpy() - 1), -span)
@@ -173,9 +157,9 @@ class Dehazer:
             if progress:
                 progress(block.stop, n_frames)
         settings = {
-            **{name: value for name, value in asdict(self.settings).items() if self.tissue or name not in OF_RULES},
-            **self._models(),
-            "evaluations": round(self.settings.samples * sum(self._passes) / len(self._passes)),
+            **self.settings.told(),
+            **self.chain.networks(),
+            "evaluations": round(self.settings.samples * sum(passes) / len(passes)),
             "device": str(self.device),
             "precision": self.precision,
         }
@@ -185,19 +169,7 @@ class Dehazer:
         """The same networks, device, batch size and precision under other settings."""
         return Dehazer(self.model, self.haze, settings, str(self.device), self.batch_size, self.precision)
 
-    def _models(self) -> dict[str, str]:
-        """Names and hashes of the networks; of a learned posterior also what its two sides learned from."""
-        if self.posterior is not None:
-            card = self.posterior.card
-            sides = {f"{side}_prior": card.get(f"{side}_data", card["training_data"]) for side in ("tissue", "haze")}
-            return {"posterior": self.posterior.name, **sides}
-        assert self.tissue is not None
-        return {
-            "tissue_prior": self.tissue.name,
-            "haze_prior": self.haze.name if self.haze else "none (Gaussian noise)",
-        }
-
-    def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float = 60.0) -> Split:
+    def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> Split:
         """Splits frames that lie on the model grid.
 
         Args:
@@ -205,22 +177,24 @@ class Dehazer:
             seen: ``(depth, angle)`` 1.0 where there is image data.
             dynamic_range_db: dB that [0, 1] spans.
         """
-        k = self.settings.samples
-        at_once = AT_ONCE if self.posterior is not None else 1
-        jobs = [(b, range(i, min(i + at_once, k))) for i in range(0, k, at_once) for b in range(len(y))]
+        k, at_once = self.settings.samples, self.chain.at_once
+        draws = [(b, range(i, min(i + at_once, k))) for i in range(0, k, at_once) for b in range(len(y))]
         seen_there = seen.to(self.device)
 
-        def run(some: list[Job]) -> list[Tensor]:
+        def run(some: list[Draw]) -> list[tuple[Tensor, int]]:
             keys = [(self.settings.seed, sample) for _, samples in some for sample in samples]
-            frames = torch.cat([y[b].expand(len(samples), -1, -1) for b, samples in some])
-            found = self._sample(frames, seen_there, keys, dynamic_range_db)
-            return list(found.split([len(samples) for _, samples in some]))
+            frames = torch.cat([y[b].expand(len(samples), -1, -1) for b, samples in some])[:, None].to(self.device)
+            with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+                drawn, passes = self.chain.sample(self.settings, frames, seen_there, keys, dynamic_range_db)
+            return [(of_frame, passes) for of_frame in drawn.split([len(samples) for _, samples in some])]
 
-        n = k // at_once * len(y)  # the shorter jobs by themselves: a pass on a GPU always has as many rows
-        found = run_jobs(self.device, run, jobs[:n]) + run_jobs(self.device, run, jobs[n:])
-        whole = [torch.cat(found[b :: len(y)]) for b in range(len(y))]  # (samples, 1 + Q, depth, angle) of each frame
-        weights = None if self.posterior is None else torch.tensor(WEIGHTS).repeat(k) / k
-        return Split.stack(run_jobs(torch.device("cpu"), lambda some: [self._decide(t, weights) for t in some], whole))
+        n = k // at_once * len(y)  # the shorter draws by themselves: a pass on a GPU always has as many rows
+        found = run_jobs(self.device, run, draws[:n]) + run_jobs(self.device, run, draws[n:])
+        # (samples, 1 + Q, depth, angle) of each frame
+        whole = [torch.cat([drawn for drawn, _ in found[b :: len(y)]]) for b in range(len(y))]
+        weights = self.chain.weights(k)
+        parts = run_jobs(torch.device("cpu"), lambda some: [self._decide(t, weights) for t in some], whole)
+        return Split.stack(parts, tuple(passes for _, passes in found))
 
     def _decide(self, samples: Tensor, weights: Tensor | None) -> Split:
         """What is applied of one frame's samples ``(samples, 1 + Q, depth, angle)``, haze level and gains."""
@@ -228,42 +202,6 @@ class Dehazer:
         places = (self.settings.caution, *(INTERVAL if weights is not None else ()))
         gain, *ends = quantiles(gains, places, weights)
         return Split(gain, quantiles(level, (0.5,))[0], spread(gains, weights), torch.stack(ends) if ends else None)
-
-    def _sample(self, y: Tensor, seen: Tensor, keys: list[tuple[int, int]], dynamic_range_db: float) -> Tensor:
-        """Posterior samples, one for each key.
-
-        Args:
-            y: ``(B, depth, angle)``, the frame of each.
-            seen, dynamic_range_db: see `split`.
-            keys: seed and number of the sample: all frames share their draws, so that what changes is the heart.
-
-        Returns:
-            ``(B, 1 + Q, depth, angle)`` on the CPU: level of haze, and the gain of tissue, of the learned posterior as
-            quantiles at the levels that it tells.
-        """
-        s = self.settings
-        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            frame = y[:, None].to(self.device)
-            streams = Streams(keys, self.device)
-            if self.posterior is not None:
-                # Left and right mean nothing to a posterior: every other sample sees the frame mirrored.
-                mirrored = torch.tensor([k % 2 == 1 for _, k in keys], device=self.device)[:, None, None, None]
-                learned = Learned(_flipped(frame * seen, mirrored), self.posterior)
-                _, n = learned.parts(sample(s, learned, lambda: streams.normal((learned.size,))))
-                self._passes.append(learned.evaluations)
-                assert learned.gains is not None  # no sampler ends without asking once
-                n, gain = _flipped(n, mirrored), _flipped(learned.gains, mirrored)
-            else:
-                assert self.tissue is not None
-                joint = self.haze is not None
-                problem = Problem(frame, make_observation(s, joint, dynamic_range_db), self.tissue, self.haze, seen)
-                rule, noise = make_rule(s, lambda: streams.normal((problem.size,)), problem)
-                x, n = problem.parts(sample(s, Posterior(problem, rule), noise))
-                self._passes.append(problem.evaluations)
-                gain = (x - frame).clamp(-1, 0)
-                n = n if joint else frame - x  # without a haze prior haze is what is not tissue
-            gain = gain * seen  # nothing is known where there is no image
-            return torch.cat([n.clamp(0, 1), gain], dim=1).float().cpu()
 
 
 @dataclass(frozen=True)
@@ -275,24 +213,21 @@ class Split:
         level: of the haze in [0, 1], the samples' median.
         deviation: of the gain over the samples, 0 for a single one.
         ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own.
+        passes: of the networks for a sample, one number for every draw.
     """
 
     gain: Tensor
     level: Tensor
     deviation: Tensor
     ends: Tensor | None
+    passes: tuple[int, ...] = ()
 
     @staticmethod
-    def stack(frames: list[Split]) -> Split:
+    def stack(frames: list[Split], passes: tuple[int, ...]) -> Split:
         """Many frames of one."""
         ends = [f.ends for f in frames if f.ends is not None]
         gain, level, deviation = (torch.stack([getattr(f, n) for f in frames]) for n in ("gain", "level", "deviation"))
-        return Split(gain, level, deviation, torch.stack(ends, dim=1) if ends else None)
-
-
-def _flipped(frames: Tensor, which: Tensor) -> Tensor:
-    """Those of the frames ``(B, C, depth, angle)`` left to right that ``which`` ``(B, 1, 1, 1)`` says."""
-    return torch.where(which, frames.flip(-1), frames)
+        return Split(gain, level, deviation, torch.stack(ends, dim=1) if ends else None, passes)
 
 
 def _lowered(mapper: Mapper, native: np.ndarray, gain_db: np.ndarray, span: float) -> np.ndarray:

@@ -11,8 +11,8 @@ import torch
 from usdehaze.errors import UsdehazeError
 
 CUDA_CHUNK = 16  # jobs in one network pass on a GPU, always: kernels, and so last bits, depend on it
-Job = TypeVar("Job")
-Found = TypeVar("Found")
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
 
 
 def find_device(name: str) -> torch.device:
@@ -41,7 +41,7 @@ def jobs_at_once(device: torch.device) -> int:
     return CUDA_CHUNK if device.type == "cuda" else torch.get_num_threads()
 
 
-def run_jobs(device: torch.device, run: Callable[[list[Job]], list[Found]], jobs: list[Job]) -> list[Found]:
+def run_jobs(device: torch.device, run: Callable[[list[_Given]], list[_Found]], jobs: list[_Given]) -> list[_Found]:
     """What ``run`` finds for each job, given one at a time on a CPU; 16 on a GPU, filled up where there are fewer."""
     if device.type != "cuda":
         return _one_thread_each(lambda job: run([job])[0], jobs)
@@ -51,7 +51,7 @@ def run_jobs(device: torch.device, run: Callable[[list[Job]], list[Found]], jobs
     return [found for chunk in chunks for found in chunk][: len(jobs)]
 
 
-def _one_thread_each(work: Callable[[Job], Found], jobs: list[Job]) -> list[Found]:
+def _one_thread_each(work: Callable[[_Given], _Found], jobs: list[_Given]) -> list[_Found]:
     """Runs each job on one core, as many at once as there are threads.
 
     A network pass on one core sums in the same order whatever runs beside it, so that neither batch size nor the

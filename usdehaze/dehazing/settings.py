@@ -1,61 +1,49 @@
-"""How a cine is dehazed: settings, presets, and what each setting stands for in `usdehaze.diffusion`."""
+"""How a cine is dehazed: settings and presets. Importing them is instant."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from usdehaze.diffusion import samplers
-from usdehaze.diffusion.denoiser import Posterior, Problem, Rule
-from usdehaze.diffusion.echo import LogPower
-from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, Scale, SharedNoise
-from usdehaze.diffusion.learned import Learned
-from usdehaze.diffusion.observation import Additive, GaussianNoise, Observation
-from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
+from usdehaze.dehazing.registry import (
+    LEARNED,
+    OBSERVATIONS,
+    ObservationEntry,
+    RuleEntry,
+    SamplerEntry,
+    name_of,
+    observation_entry,
+    rule_entry,
+    sampler_entry,
+)
 from usdehaze.errors import UsdehazeError
 
-LEARNED = "learned"
-RULES = ("proximal", "pigdm", "dps", "projection")
-GUIDANCES = (LEARNED, *RULES)
-OBSERVATIONS = ("log-power", "log-power-linearised", "additive")
+if TYPE_CHECKING:
+    from torch import Tensor
 
-# Samplers on falling noise levels from sigma_max to sigma_min, and those on the paper's diffusion and its even times.
-BY_SIGMA: dict[str, Callable[..., Tensor]] = {
-    "stochastic": samplers.stochastic,
-    "euler": samplers.euler,
-    "euler-churn": partial(samplers.euler, churn=8.0),
-    "heun": samplers.heun,
-    "heun-churn": partial(samplers.heun, churn=8.0),
-    "dpmpp-2m": samplers.dpmpp_2m,
-    "dpmpp-2m-sde": partial(samplers.dpmpp_2m, eta=1.0),
-    "langevin": samplers.annealed_langevin,
-    "adaptive-flow": samplers.adaptive_flow,
-}
-BY_TIME: dict[str, Callable[..., Tensor]] = {
-    "euler-maruyama": samplers.euler_maruyama,
-    "reverse-diffusion": partial(samplers.predictor_corrector, corrections=0),
-    "predictor-corrector": samplers.predictor_corrector,
-    "probability-flow": samplers.probability_flow,
-}
-SAMPLERS = (*BY_SIGMA, *BY_TIME)
+    from usdehaze.diffusion.denoiser import Rule
+    from usdehaze.diffusion.guidance import LambdaKappa
+    from usdehaze.diffusion.observation import Observation
 
 
 @dataclass(frozen=True)
 class Settings:
     """How a cine is dehazed. The first fields are the presets' business, the last four the user's.
 
+    Guidance, observation and sampler are names of `usdehaze.dehazing.registry`, or things of one's own: an entry such
+    as the registry holds, or the rule, the observation model or the sampler itself. Results then quote its name.
+
     Attributes:
         preset: name it came from.
-        guidance: "learned" for the learned joint posterior, or the rule of `RULES` that guides two explicit priors.
-        observation: one of `OBSERVATIONS`; without a haze prior it is always Gaussian noise added to the tissue. Of the
-            rules only: the learned posterior has learned how tissue and haze make a frame.
-        sampler: one of `SAMPLERS`.
+        guidance: "learned" for the learned joint posterior, or the rule that guides two explicit priors.
+        observation: how tissue and haze make a frame; by name, without a haze prior it is always Gaussian noise added
+            to the tissue. Of the rules only: the learned posterior has learned how tissue and haze make a frame.
+        sampler: a function on falling noise levels; an entry says where one goes by time.
         steps: noise levels.
         scale: lambda and kappa, the shares of a rule's pull on tissue and haze; None for the rule's own.
-        sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); samplers of `BY_SIGMA` only.
+        sigma_max, sigma_min: first and last noise level in model units ([0, 1] frames); of samplers that do not go by
+            time only.
         from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone. With the learned
             posterior the guess is that there is no haze, and holds the stronger the lower sigma_max is: a state at
             sigma 8 still shows its mean, since the noise of 16,384 pixels averages out.
@@ -66,15 +54,15 @@ class Settings:
         seed: of the samples' random streams.
 
     Raises:
-        UsdehazeError: a name there is not, or a number out of range.
+        UsdehazeError: a name there is not, a number out of range, or things that do not go together.
     """
 
     preset: str = "fast"
-    guidance: str = LEARNED
-    observation: str = "log-power"
-    sampler: str = "stochastic"
+    guidance: str | RuleEntry | Rule = LEARNED
+    observation: str | ObservationEntry | Observation = "log-power"
+    sampler: str | SamplerEntry | Callable[..., Tensor] = "stochastic"
     steps: int = 1
-    scale: Scale | None = None
+    scale: LambdaKappa | None = None
     sigma_max: float = 100.0
     sigma_min: float = 0.1
     from_guess: bool = False
@@ -84,13 +72,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for what, value, known in (
-            ("guidance", self.guidance, GUIDANCES),
-            ("observation", self.observation, OBSERVATIONS),
-            ("sampler", self.sampler, SAMPLERS),
-        ):
-            if value not in known:
-                raise UsdehazeError(f"no {what} {value!r}; there are {', '.join(known)}")
+        rule, observation, sampler = self.rule, observation_entry(self.observation), sampler_entry(self.sampler)
         if self.steps < 1 or self.samples < 1 or self.seed < 0:
             raise UsdehazeError(
                 "steps and samples must be at least 1 and seed at least 0, "
@@ -99,8 +81,16 @@ class Settings:
         for share in ("strength", "caution"):
             if not 0 <= getattr(self, share) <= 1:
                 raise UsdehazeError(f"{share} must lie in [0, 1], found {getattr(self, share)}")
-        if self.guidance == "projection" and self.observation != "additive":
-            raise UsdehazeError(f"projection needs the additive observation model, found {self.observation}")
+        if rule is None:
+            return
+        name = name_of(self.guidance)
+        if rule.linear and isinstance(self.observation, str) and not observation.linear:
+            known = " or ".join(name for name, entry in OBSERVATIONS.items() if entry.linear)
+            raise UsdehazeError(f"{name} needs the {known} observation model, found {self.observation}")
+        if rule.fixed_step and sampler.adaptive:
+            raise UsdehazeError(f"{name} corrects once a step, and this sampler's steps have no fixed length")
+        if self.scale is not None and self.own_scale is None:
+            raise UsdehazeError(f"guidance {name} has a scale of its own; leave lambda and kappa out")
 
     @property
     def by_rule(self) -> bool:
@@ -108,20 +98,24 @@ class Settings:
         return self.guidance != LEARNED
 
     @property
-    def by_time(self) -> bool:
-        """The sampler takes the paper's even times."""
-        return self.sampler in BY_TIME
+    def rule(self) -> RuleEntry | None:
+        """What makes the rule, the one for its kind of sampler; None for the learned posterior."""
+        if not self.by_rule:
+            return None
+        entry = rule_entry(self.guidance)
+        return entry.by_time if entry.by_time and sampler_entry(self.sampler).by_time else entry
 
     @property
-    def own_scale(self) -> Scale:
-        """lambda and kappa of a rule where none are given.
+    def own_scale(self) -> LambdaKappa | None:
+        """lambda and kappa of the rule where none are given; None for what has none."""
+        return None if self.rule is None else getattr(self.rule.load(), "scale", None)
 
-        The paper's for `DPS`, `Projection`, and `PiGDM` on its even times; elsewhere `PiGDM` gives the posterior score,
-        which needs none.
-        """
-        pigdm = (0.93, 0.88) if self.by_time else PiGDM.scale
-        own = {"proximal": Proximal.scale, "pigdm": pigdm, "dps": DPS.scale, "projection": Projection.scale}
-        return own[self.guidance]
+    def told(self) -> dict[str, Any]:
+        """Every setting that has an effect, by name, as results keep it: things of one's own as their names."""
+        left_out = () if self.by_rule else ("observation", "scale")
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
+        named = ("guidance", "observation", "sampler")
+        return {name: name_of(value) if name in named else value for name, value in values.items()}
 
 
 PRESETS = {
@@ -149,68 +143,56 @@ PRIORS = {name: ("tissue", "haze") for name in PRESETS} | {"paper": ("tissue-ncs
 POSTERIOR = "posterior"  # the shipped one
 
 
-def preset_with(preset: str, guidance: str | None = None, explicit: bool = False) -> Settings:
+def preset_with(
+    preset: str | Settings,
+    guidance: str | RuleEntry | Rule | None = None,
+    explicit: bool = False,
+    **chosen: Any,
+) -> Settings:
     """The preset as it is for a guidance; for None its own, or where explicit priors are given a rule's.
 
-    Raises:
-        UsdehazeError: a preset that there is not.
-    """
-    if preset not in PRESETS:
-        raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
-    if guidance is None:
-        return (WITH_RULES if explicit else PRESETS)[preset]
-    base = (WITH_RULES if guidance in RULES else PRESETS)[preset]
-    observation = "additive" if guidance == "projection" else base.observation  # the only one that it is defined for
-    return replace(base, guidance=guidance, observation=observation)
-
-
-def make_observation(settings: Settings, with_haze: bool, dynamic_range_db: float) -> Observation:
-    """The observation model of frames in [0, 1] that span ``dynamic_range_db``."""
-    if not with_haze:
-        return GaussianNoise()
-    if settings.observation == "additive":
-        return Additive()
-    return LogPower(dynamic_range_db, linearised=settings.observation == "log-power-linearised")
-
-
-def make_rule(settings: Settings, noise: Callable[[], Tensor], problem: Problem) -> tuple[Rule, Callable[[], Tensor]]:
-    """The guidance rule, and the noise that its sampler must draw from."""
-    scale = settings.scale or settings.own_scale
-    if settings.guidance == "projection":
-        shared = SharedNoise(noise, problem)
-        return Projection(shared, scale), shared
-    if settings.guidance == "dps":
-        return DPS(scale), noise
-    if settings.guidance == "pigdm":
-        return PiGDM(scale, per_step=settings.by_time), noise
-    return Proximal(scale), noise
-
-
-def sample(
-    settings: Settings,
-    guided: Posterior | Learned,
-    noise: Callable[[], Tensor],
-    callback: samplers.Callback | None = None,
-) -> Tensor:
-    """Runs the sampler.
+    A rule that is defined for linear observation models only brings the additive one along.
 
     Args:
-        settings: which, and how many steps.
-        guided: see `Posterior` and `Learned`.
-        noise: gives ``(B, size)`` standard normal rows.
-        callback: sees every `Step`.
+        preset: its name, or settings to begin with.
+        guidance: see `Settings`.
+        explicit: explicit priors are given.
+        chosen: settings that take the place of the preset's, but for those that are None.
 
-    Returns:
-        ``(B, size)`` unknowns.
+    Raises:
+        UsdehazeError: a preset that there is not, or see `Settings`.
     """
-    around = guided.first_guess() if settings.from_guess else 0.0
-    if settings.by_time:
-        sde = PaperVE()
-        u = samplers.start(noise, sde.beta(1.0), around)
-        return BY_TIME[settings.sampler](guided, u, sde, times(settings.steps), noise=noise, callback=callback)
-    sigmas = karras_sigmas(settings.steps, settings.sigma_min, settings.sigma_max)
-    u = samplers.start(noise, settings.sigma_max, around)
-    run = BY_SIGMA[settings.sampler]
-    if settings.sampler == "adaptive-flow":
-        return run(guided, u, sigmas, callback=callback)
-    return run(guided, u, sigmas, noise=noise, callback=callback)
+    own = {name: value for name, value in {"guidance": guidance, **chosen}.items() if value is not None}
+    if isinstance(preset, Settings):
+        return replace(preset, **own)
+    if preset not in PRESETS:
+        raise UsdehazeError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    if guidance is None or guidance == LEARNED:
+        return replace((WITH_RULES if explicit and guidance is None else PRESETS)[preset], **own)
+    linear = {"observation": "additive"} if rule_entry(guidance).linear else {}
+    return replace(WITH_RULES[preset], **{**linear, **own})
+
+
+def settings_of(
+    preset: str | Settings = "fast",
+    tissue_prior: object = None,
+    haze_prior: object = None,
+    posterior: object = None,
+    use_haze_prior: bool = True,
+    **options: Any,
+) -> Settings:
+    """Settings that options of `Dehazer.from_pretrained` come to; what is no setting is left aside.
+
+    Raises:
+        UsdehazeError: options that do not go together, or see `preset_with`.
+    """
+    explicit = bool(tissue_prior or haze_prior or not use_haze_prior)
+    names = {field.name for field in fields(Settings)}
+    settings = preset_with(preset, explicit=explicit, **{k: v for k, v in options.items() if k in names})
+    if settings.by_rule and posterior:
+        name = name_of(settings.guidance)
+        raise UsdehazeError(f"guidance {name} takes no posterior; leave it out, or choose learned")
+    if not settings.by_rule and (explicit or options.get("observation") or options.get("scale")):
+        what = "priors" if explicit else "observation model" if options.get("observation") else "lambda and kappa"
+        raise UsdehazeError(f"the learned posterior takes no {what}; leave out, or choose another guidance")
+    return settings

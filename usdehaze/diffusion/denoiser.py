@@ -147,13 +147,15 @@ class Posterior:
     Args:
         problem: the frames and the priors.
         rule: see `usdehaze.diffusion.guidance`.
+        name: of the rule; its class's by default.
 
     Raises:
         UsdehazeError: when called, as soon as a value is not finite: a partial result is worse than none.
     """
 
-    def __init__(self, problem: Problem, rule: Rule) -> None:
+    def __init__(self, problem: Problem, rule: Rule, name: str | None = None) -> None:
         self.problem, self.rule, self.calls = problem, rule, 0
+        self.name = name or getattr(rule, "__name__", type(rule).__name__).lower()
 
     def first_guess(self) -> Tensor:
         """See `Problem.first_guess`."""
@@ -170,9 +172,8 @@ class Posterior:
         self.calls += 1
         estimate = self.rule(self.problem, u, sigma, step)
         if not bool(torch.isfinite(estimate).all()):
-            name = getattr(self.rule, "__name__", type(self.rule).__name__).lower()
             raise UsdehazeError(
-                f"sampling broke down at step {self.calls} (guidance {name}, noise level {sigma:.3g}): values are not "
-                "finite; try another guidance, more steps or --device cpu"
+                f"sampling broke down at step {self.calls} (guidance {self.name}, noise level {sigma:.3g}): values are "
+                "not finite; try another guidance, more steps or --device cpu"
             )
         return estimate

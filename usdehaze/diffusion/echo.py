@@ -97,24 +97,23 @@ class Companded(EchoPower):
 
 
 @dataclass(frozen=True)
-class LogPower(Observation):
+class LinearisedLogPower(Observation):
     """Two echoes whose powers add before log compression: ``y = 10 log10(10^(x/10) + 10^(n/10))`` in dB.
 
     The echoes themselves add with a random phase. About the level that the stronger one sets, with power ratio
     ``p <= 1``, the log power then has the variance ``(10 / ln 10)^2 * 2 Li2(p)`` dB^2 (the Fourier series of
     ``ln |1 + sqrt(p) exp(i phi)|^2``): large where tissue and haze are equally strong, none where one dominates.
+    ``h`` is taken as linear about the estimates, as in other models; `LogPower` is not.
 
     Args:
         dynamic_range_db: dB between floor and full scale.
         std_db: deviation of everything else (resampling, the scanner's grey curve), dB.
         interference: share of that phase variance left in a pixel, which averages over speckle, in [0, 1].
-        linearised: take ``h`` as linear about the estimates, as the other models do, instead of weighing both cases.
     """
 
-    dynamic_range_db: float = 60.0
+    dynamic_range_db: float
     std_db: float = 1.0
     interference: float = 0.3
-    linearised: bool = False
 
     needs_haze = True  # no echo at all is minus infinity dB
 
@@ -135,9 +134,11 @@ class LogPower(Observation):
         dilogarithm = p * (1 + 0.645 * p * p)  # Li2(p) within 6 %
         return (self.std_db / self.dynamic_range_db) ** 2 + self.interference * 2 * dilogarithm / self._nepers**2
 
+
+class LogPower(LinearisedLogPower):
+    """`LinearisedLogPower` without its approximation: whether tissue or haze made ``y`` is weighed."""
+
     def pull(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
-        if self.linearised:
-            return super().pull(y, x, r2, n, q2)
         a, b = self.explain(y, x, r2, n, q2)
         return (a - x) / r2, (b - n) / q2
 
@@ -149,8 +150,6 @@ class LogPower(Observation):
         means are closed forms in the normal density and distribution. Linearising ``h`` instead would settle who
         made ``y`` at the first noise level, by the priors' mean images alone.
         """
-        if self.linearised:
-            return super().explain(y, x, r2, n, q2)
         if isinstance(r2, Tensor) or isinstance(q2, Tensor):
             raise UsdehazeError("LogPower takes one variance for all pixels, found a full covariance")
         s2 = self.variance(x, n)

@@ -4,10 +4,10 @@ A rule takes the noisy unknowns ``u`` (rows of tissue and haze, see `Problem`) a
 once, and returns the guided estimate of the clean unknowns. ``J`` is the Jacobian of the denoisers; its product with a
 vector is taken by back-propagation, never as a matrix.
 
-`proximal` and `PiGDM` give the expected unknowns given the frame, wherever the priors' errors are Gaussian. `DPS`,
-`Projection` and ``PiGDM(per_step=True)`` are the paper's steps: corrections added to ``u`` once a step, however far the
-step goes. Such a correction is here divided by ``step``, the fraction of the way to the estimate that the sampler is
-about to go, and added to the estimate, which comes to the same. All rules work with two priors and with tissue alone.
+`Proximal` and `PiGDM` give the expected unknowns given the frame, wherever the priors' errors are Gaussian. `DPS`,
+`Projection` and `PaperPiGDM` are the paper's steps: corrections added to ``u`` once a step, however far the step goes.
+Such a correction is here divided by ``step``, the fraction of the way to the estimate that the sampler is about to go,
+and added to the estimate, which comes to the same. All rules work with two priors and with tissue alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.observation import Linear, LinearOperator, apply
 from usdehaze.errors import UsdehazeError
 
-Scale = tuple[float, float]  # lambda (tissue) and kappa (haze) of the paper
+LambdaKappa = tuple[float, float]  # shares of the pull on tissue and on haze, as the paper calls them
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Proximal:
         scale: share of that move that is made.
     """
 
-    scale: Scale = (1.0, 1.0)
+    scale: LambdaKappa = (1.0, 1.0)
 
     def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
         x0, n0 = problem.denoise(*problem.parts(u), sigma)
@@ -50,46 +50,45 @@ class PiGDM:
     """Pseudo-inverse guidance: the gradient of ``log p(y | x0, n0)``, brought back through both denoisers.
 
     Added to the score, ``x0 + sigma^2 J^T A^T S^-1 e``, it is the posterior's own score, right for steps of any length.
-
-    Args:
-        scale: lambda and kappa.
-        per_step: the paper's step instead, ``lambda r2 J^T A^T S^-1 e`` added to ``x`` at every step.
     """
 
-    scale: Scale = (1.0, 1.0)
-    per_step: bool = False
+    scale: LambdaKappa = (1.0, 1.0)
 
     def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
-        with torch.enable_grad():
-            at = u.detach().requires_grad_()
-            estimates = problem.denoise(*problem.parts(at), sigma)
-        x0, n0 = (t.detach() for t in estimates)
-        a, b = problem.pull(x0, n0, sigma)
-        length = sigma**2
-        if self.per_step:
-            (r2, q2), length = problem.spread(sigma), 1 / _fixed(step, "pigdm with the paper's step")
-            a, b = apply(r2, a), apply(q2, b)
-        gx, gn = problem.parts(_transposed_jacobian(problem, estimates, at, (a, b)))
-        return problem.join(x0 + self.scale[0] * length * gx, n0 + self.scale[1] * length * gn)
+        estimates, at = _denoised(problem, u, sigma)
+        pull = problem.pull(estimates[0].detach(), estimates[1].detach(), sigma)
+        return _moved(problem, estimates, at, pull, self.scale[0] * sigma**2, self.scale[1] * sigma**2)
+
+
+@dataclass(frozen=True)
+class PaperPiGDM:
+    """Pseudo-inverse guidance as the paper's step: ``lambda r2 J^T A^T S^-1 e`` added to ``x`` at every step."""
+
+    scale: LambdaKappa = (0.93, 0.88)
+
+    def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
+        length = 1 / _fixed(step, "pigdm with the paper's step")
+        estimates, at = _denoised(problem, u, sigma)
+        a, b = problem.pull(estimates[0].detach(), estimates[1].detach(), sigma)
+        r2, q2 = problem.spread(sigma)
+        pull = apply(r2, a), apply(q2, b)
+        return _moved(problem, estimates, at, pull, self.scale[0] * length, self.scale[1] * length)
 
 
 @dataclass(frozen=True)
 class DPS:
     """Diffusion posterior sampling: at every step down the gradient of each frame's own ``||y - h(x0, n0)||_2``."""
 
-    scale: Scale = (12.7, 16.7)
+    scale: LambdaKappa = (12.7, 16.7)
 
     def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
         step = _fixed(step, "dps")
-        with torch.enable_grad():
-            at = u.detach().requires_grad_()
-            estimates = problem.denoise(*problem.parts(at), sigma)
+        estimates, at = _denoised(problem, u, sigma)
         x0, n0 = (t.detach() for t in estimates)
         e = problem.seen * (problem.y - problem.observation.predict(x0, n0))
         norm = torch.linalg.vector_norm(e.flatten(1), dim=1).clamp(min=1e-12).reshape(-1, *[1] * (e.ndim - 1))
         pull = problem.observation.adjoint(x0, n0, e / norm)
-        gx, gn = problem.parts(_transposed_jacobian(problem, estimates, at, pull))
-        return problem.join(x0 + self.scale[0] / step * gx, n0 + self.scale[1] / step * gn)
+        return _moved(problem, estimates, at, pull, self.scale[0] / step, self.scale[1] / step)
 
 
 class SharedNoise:
@@ -119,7 +118,7 @@ class Projection:
     """
 
     noise: SharedNoise
-    scale: Scale = (0.5, 0.5)
+    scale: LambdaKappa = (0.5, 0.5)
 
     def __call__(self, problem: Problem, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
         step = _fixed(step, "projection")
@@ -137,12 +136,26 @@ class Projection:
         return estimate + (1 / step - 1) * (moved - u)  # the step goes on from ``moved``
 
 
-def _transposed_jacobian(
-    problem: Problem, estimates: tuple[Tensor, Tensor], at: Tensor, pull: tuple[Tensor, ...]
+def _denoised(problem: Problem, u: Tensor, sigma: float) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Estimates of `Problem.denoise`, and the unknowns that they can be taken back to."""
+    with torch.enable_grad():
+        at = u.detach().requires_grad_()
+        return problem.denoise(*problem.parts(at), sigma), at
+
+
+def _moved(
+    problem: Problem,
+    estimates: tuple[Tensor, Tensor],
+    at: Tensor,
+    pull: tuple[Tensor, Tensor],
+    tissue_length: float,
+    haze_length: float,
 ) -> Tensor:
-    """``J^T pull`` for the estimates of `Problem.denoise`, as rows of unknowns."""
+    """The estimates moved by so many times ``J^T pull``, as rows of unknowns."""
     k = 1 if problem.haze is None else 2
-    return torch.autograd.grad(estimates[:k], at, pull[:k])[0]
+    gx, gn = problem.parts(torch.autograd.grad(estimates[:k], at, pull[:k])[0])
+    x0, n0 = (t.detach() for t in estimates)
+    return problem.join(x0 + tissue_length * gx, n0 + haze_length * gn)
 
 
 def _fixed(step: float | None, rule: str) -> float:

@@ -221,7 +221,12 @@ def probability_flow(
 
 
 def adaptive_flow(
-    guided: Guided, u: Tensor, sigmas: Sequence[float], callback: Callback | None = None, tolerance: float = 1e-4
+    guided: Guided,
+    u: Tensor,
+    sigmas: Sequence[float],
+    noise: Noise | None = None,
+    callback: Callback | None = None,
+    tolerance: float = 1e-4,
 ) -> Tensor:
     """The probability-flow ODE ``du / d log sigma = u - D`` by scipy's adaptive Runge-Kutta 5(4).
 

@@ -15,7 +15,7 @@ from monai.utils import TransformBackends, convert_data_type, convert_to_dst_typ
 
 from usdehaze.cine import Cartesian, Geometry
 from usdehaze.dehazing.dehazer import Dehazer
-from usdehaze.dehazing.settings import PRESETS, preset_with
+from usdehaze.dehazing.settings import settings_of
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
 from usdehaze.transforms.meta import cine_of, geometry_in, name_of
@@ -82,9 +82,10 @@ class DehazeUltrasound(Transform):
             raise TypeError(f"options {', '.join(options)} have no effect on a dehazer that is made already")
         if isinstance(geometry, str) and geometry != "find":
             raise ValueError(f'geometry must be "find", a geometry, or None, found {geometry!r}')
-        samples = _samples_of(dehazer, options)
-        if return_std and samples < 2:
-            raise UsdehazeError(f"a deviation over posterior samples needs samples of at least 2, found {samples}")
+        if return_std:
+            samples = (settings_of(**options) if dehazer is None else dehazer.settings).samples
+            if samples < 2:
+                raise UsdehazeError(f"a deviation over posterior samples needs samples of at least 2, found {samples}")
         self.geometry = geometry
         self.dynamic_range_db = dynamic_range_db
         self.return_haze = return_haze
@@ -142,17 +143,6 @@ class DehazeUltrasound(Transform):
         cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
         sector = find_sector(frames, -span)
         return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
-
-
-def _samples_of(dehazer: Dehazer | None, options: Mapping[str, Any]) -> int:
-    """Posterior samples a frame; of a preset that there is not, those of the default: it is refused when made."""
-    if dehazer is not None:
-        return dehazer.settings.samples
-    preset, guidance = options.get("preset", "fast"), options.get("guidance")
-    explicit = any(options.get(name) for name in ("tissue_prior", "haze_prior")) or not options.get(
-        "use_haze_prior", True
-    )
-    return options.get("samples") or preset_with(preset if preset in PRESETS else "fast", guidance, explicit).samples
 
 
 class DehazeUltrasoundd(MapTransform):

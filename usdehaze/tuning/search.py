@@ -69,9 +69,7 @@ def tune(
 
     start = dehazer.settings
     max_steps = max_steps or start.steps
-    start = replace(start, steps=min(start.steps, max_steps))
-    if start.by_rule:
-        start = replace(start, scale=start.scale or start.own_scale)
+    start = replace(start, steps=min(start.steps, max_steps), scale=start.scale or start.own_scale)
     return search(measure, start, goal_of(examples).tie, n_trials, max_steps, progress)
 
 
@@ -146,7 +144,8 @@ def preset_text(tuned: Tuned, examples: Sequence[Example], n_trials: int, priors
     goal, start, best = goal_of(examples), tuned.start, tuned.best
     own = ("observation",) if best.settings.by_rule else ("caution",)
     names = ("preset", "guidance", "sampler", *own, "steps", "strength", "seed")
-    options: dict[str, Any] = {name: getattr(best.settings, name) for name in names}
+    told = best.settings.told()
+    options: dict[str, Any] = {name: told[name] for name in names}
     if best.settings.scale is not None:
         options |= {"lambda": best.settings.scale[0], "kappa": best.settings.scale[1]}
     options |= priors
@@ -180,7 +179,7 @@ def _suggest(trial: Any, start: Settings, max_steps: int) -> Settings:
     steps = trial.suggest_int("steps", min(FEWEST_STEPS, max_steps), max_steps, log=True)
     strength = round(trial.suggest_float("strength", 0.0, 1.0, step=SHARE_STEP), 2)
     settings = replace(start, steps=steps, strength=strength)
-    if not start.by_rule:
+    if start.own_scale is None:
         return replace(settings, caution=round(trial.suggest_float("caution", LEAST_CAUTION, 1.0, step=SHARE_STEP), 2))
     low, high = SCALE_RANGE
     pull = [

@@ -38,7 +38,8 @@ from training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, posterior_a
 
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.dehazer import INTERVAL, Dehazer
-from usdehaze.dehazing.settings import LEARNED, POSTERIOR
+from usdehaze.dehazing.registry import LEARNED
+from usdehaze.dehazing.settings import POSTERIOR
 from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
@@ -111,7 +112,7 @@ def rules(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
     for sigma in (0.02, 0.3, 4.0):
         x, n = (frames * k + sigma * z for k, z in zip((0.5, 0.3), noise, strict=True))
         got[f"denoiser, sigma {sigma:g}"] = tissue(x.to(device), sigma).cpu()
-        models: tuple[Observation, ...] = (LogPower(), Additive())
+        models: tuple[Observation, ...] = (LogPower(60.0), Additive())
         for observation in models:
             problem = Problem(frames.to(device), observation, tissue, haze)
             u = problem.join(x, n).to(device)
@@ -137,7 +138,7 @@ def levels(device: str, size: Size) -> dict[str, torch.Tensor]:
 
 def split(dehazer: Dehazer, y: torch.Tensor) -> torch.Tensor:
     """All that a dehazer finds of frames ``(B, depth, angle)`` in one tensor, ``(B, quantities, depth, angle)``."""
-    found = dehazer.split(y, torch.ones(y.shape[1:]))
+    found = dehazer.split(y, torch.ones(y.shape[1:]), 60.0)
     ends = () if found.ends is None else found.ends
     return torch.stack([found.gain, found.level, found.deviation, *ends], dim=1)
 
@@ -182,13 +183,13 @@ def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
         options: dict[str, Any] = {"guidance": row.guidance, "device": device, "precision": row.precision}
         y = torch.from_numpy(simulate_cine(1, seed=11, n_depth=row.depth, n_angle=row.angle).hazy / 60 + 1)
         y, seen = y.expand(row.frames, -1, -1), torch.ones(row.depth, row.angle)
-        Dehazer.from_pretrained(row.preset, steps=2, **options).split(y[:2], seen)
+        Dehazer.from_pretrained(row.preset, steps=2, **options).split(y[:2], seen, 60.0)
         dehazer = Dehazer.from_pretrained(row.preset, **options)
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         synchronise(device)
         began = time.perf_counter()
-        dehazer.split(y, seen)
+        dehazer.split(y, seen, 60.0)
         synchronise(device)
         seconds = time.perf_counter() - began
         peak = torch.cuda.max_memory_allocated() / 2**20 if cuda else None
