@@ -1,6 +1,6 @@
 """How far simulated frames are from real ones: statistics of both, side by side.
 
-    python validation/gap.py [--frames 64] [--simulator PATH]
+    python -m validation.gap [--frames 64] [--simulator PATH]
 
 Real scans are those of the tuning share (``patients.json``), first frames, and the six hazy clips, all brought to the
 model grid as the priors see them; simulated ones are what the priors train on. ``--simulator`` takes the package
@@ -10,7 +10,6 @@ model grid as the priors see them; simulated ones are what the priors train on. 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +20,9 @@ from scipy import ndimage
 
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import open_cine
-from usdehaze.validation.patients import read_patients
+from validation.paths import PATIENTS, real_scans
+from validation.patients import read_patients
 
-HERE = Path(__file__).resolve().parent
 SEED = 1_700_000_000
 SMOOTH_CELLS = 4.0  # what varies slower than this along either axis is anatomy, what varies faster is speckle
 THIRDS = {"near": (0.05, 0.35), "middle": (0.35, 0.65), "far": (0.65, 0.95)}  # of the depth
@@ -108,10 +107,10 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=64, help="simulated frames of each kind")
     parser.add_argument("--simulator", type=Path, help="folder that holds another usdehaze/ to simulate with")
     args = parser.parse_args()
-    data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
+    data = real_scans()
     if not data.is_dir():
         sys.exit(f"gap: no real scans in {data}; set USDEHAZE_DATA to their folder")
-    names = read_patients(HERE / "patients.json", "tuning")
+    names = read_patients(PATIENTS, "tuning")
     sets = {
         "camus": real_frames([data / "camus" / f"{name}.h5" for name in names["camus"]], "image"),
         "clean-cines": real_frames([data / "clean-cines" / f"{name}.h5" for name in names["clean-cines"]]),
