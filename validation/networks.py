@@ -30,7 +30,7 @@ from usdehaze.simulate import training_frames
 from usdehaze.training.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
 from usdehaze.training.objective import draw_sigmas
 from validation.paths import RESULTS, RUNS
-from validation.records import Records
+from validation.records import Records, code_hash
 
 KINDS = ("tissue", "haze")
 GRID = (128, 128)
@@ -156,7 +156,7 @@ def main() -> None:
 
 def frames_of(kind: str, work: Path) -> tuple[Tensor, Tensor]:
     """Frames to train on and frames that are held out, ``(N, 1, depth, angle)``, simulated once."""
-    path = work / f"{kind}.pt"
+    path = work / f"{kind}-{code_hash('validation.networks')}.pt"
     if not path.exists():
         pools = ((POOL, SAMPLE_SEED), (HELD_OUT, HELD_OUT_SEED))
         torch.save([training_frames(kind, n, torch.Generator().manual_seed(s), *GRID) for n, s in pools], path)

@@ -78,12 +78,16 @@ class Records:
 
 def made_by(cine: Cine, dehazer: Dehazer) -> dict[str, Any]:
     """All that a dehazed cine depends on, but for the code."""
+    geometry = {name: np.asarray(value).tolist() for name, value in asdict(cine.geometry).items()}
     return {
         "priors": priors_of(dehazer),
         "settings": asdict(dehazer.settings),
         "precision": dehazer.precision,
-        "frames": digest_of(cine.frames),
         "device": dehazer.device.type,
+        "frames": digest_of(cine.frames, cine.tissue_mask),
+        "first_frame": cine.source.first_frame,  # random streams are those of frames
+        "dynamic_range_db": cine.dynamic_range_db,
+        "geometry": hashlib.sha256(json.dumps(geometry).encode()).hexdigest()[:16],
     }
 
 
@@ -103,6 +107,11 @@ def digest_of(*arrays: np.ndarray | None) -> str:
     for array in arrays:
         digest.update(b"none" if array is None else array.tobytes())
     return digest.hexdigest()[:16]
+
+
+@lru_cache
+def file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 @lru_cache

@@ -12,6 +12,7 @@ weights learned from patients' frames: they stay in --work and are never shipped
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from validation.bench.parts import Bench, model_frame
 from validation.figures import SIGMAS, denoising_loss
 from validation.paths import PATIENTS, RESULTS, RUNS, real_scans
 from validation.patients import SHARES, read_patients
-from validation.records import Records, digest_of
+from validation.records import Records, code_hash, digest_of, file_digest
 from validation.scenes import CAMUS, CLEAN_CINES
 
 HAZES = 3  # that each clip is put under: with 21 clips every level and extent comes up equally often
@@ -98,7 +99,9 @@ def fine_tuned(args: argparse.Namespace, shipped: Prior, clips: list[Path]) -> P
     Raises:
         UsdehazeError: scans that cannot be read, or training was stopped.
     """
-    out = args.work / f"tissue-{shipped.sha256[:8]}-{len(clips)}-{args.steps}-{args.lr:g}.safetensors"
+    made_by = [shipped.sha256, *map(file_digest, clips), code_hash("validation.adapt.__main__")]
+    digest = hashlib.sha256(" ".join(made_by).encode()).hexdigest()[:8]
+    out = args.work / f"tissue-{digest}-{len(clips)}-{args.steps}-{args.lr:g}.safetensors"
     if not out.exists():
         words = ["tissue", *map(str, clips), "-o", str(out), "--from-prior", str(args.tissue_prior)]
         words += ["--steps", str(args.steps), "--lr", f"{args.lr:g}", "--checkpoint-every", str(CHECKPOINT_EVERY)]

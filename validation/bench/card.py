@@ -66,7 +66,7 @@ def scores(document: dict[str, Any], kind: str, beside: str | None) -> dict[str,
     hazed = [record for record in document["b"]["records"] if record["method"] == OURS]
     by_sigma = [f"{sigma:g}" for sigma in losses["sigmas"]]
     entry: dict[str, Any] = {
-        "command": "validation/bench.py",
+        "command": "python -m validation.bench",
         **({"beside": beside} if beside else {}),
         "preset": settings["preset"],
         "steps": settings["steps"],

@@ -14,8 +14,8 @@ The learned posterior goes on from the shipped one, on pairs simulated on the GP
 3. Copy weights and card into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower
    than on the shipped cards.
 4. ``python -m validation.bench --patients held-out --only b,c,d,e --card`` (puts scores on the card), ``python
-   validation/real.py`` and ``python -m validation.trust``; what they and ``results.json`` say goes into
-   ``validation/RESULTS.md`` and ``validation/priors.md``.
+   -m validation.real`` and ``python -m validation.trust``; what they and ``results.json`` say goes into
+   ``validation/results/RESULTS.md`` and ``validation/priors.md``.
 """
 
 from __future__ import annotations

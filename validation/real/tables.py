@@ -31,7 +31,7 @@ WHAT = {
     ),
     "camus, held out": (
         "Labelled stills, held-out patients only",
-        "The same for the patients that nobody looked at while tuning ([patients.json](patients.json)).",
+        "The same for the patients that nobody looked at while tuning ([patients.json](../data/patients.json)).",
     ),
 }
 
@@ -47,7 +47,7 @@ def page(document: dict[str, Any]) -> str:
     lines += ["## How each figure is made", "", "| figure | estimator |", "|---|---|"]
     for metric, estimator in any_of["settings"]["estimators"].items():
         lines.append(f"| {TITLES.get(metric, metric)} (`{metric}`) | {estimator.replace('|', chr(92) + '|')} |")
-    return "\n".join([*lines, "", "What each of them can hide: [docs/validation.md](../docs/validation.md).", ""])
+    return "\n".join([*lines, "", "What each of them can hide: [docs/validation.md](../../docs/validation.md).", ""])
 
 
 def in_results(path: Path, document: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from usdehaze.validation.harm import leak_bits, leak_correlation, seed_spread
 from usdehaze.validation.scene import Decomposed, Scene, Split, clean_figures, hazy_figures, removed_flicker, wall_error
 from validation.baselines import Method
 from validation.calibration import Pixels, calibrate, counted_pixels
-from validation.records import Records
+from validation.records import Records, file_digest
 from validation.scenes import CAMUS_LABELS, real_scene, simulated_scene
 
 FIT_SEED = FIRST_SEED + 100  # scenes that the calibration is fitted on
@@ -89,7 +88,7 @@ class Study:
     def key(self, job: Job) -> tuple[str, str, dict[str, Any]]:
         """Part, name and all that the record of a job depends on, as `Records.kept` takes them."""
         method, scan = self.table[job.method], self.scan(job.scenes, job.index)
-        by: dict[str, Any] = {"method": job.method, "what": method.what, "scan": scan and file_sha256(scan)}
+        by: dict[str, Any] = {"method": job.method, "what": method.what, "scan": scan and file_digest(scan)}
         if method.learned:
             by |= {"priors": network_names(), "preset": asdict(PRESETS["fast" if job.method == OURS else "paper"])}
             by["device"] = find_device("auto").type
@@ -136,11 +135,6 @@ class Study:
         elif job.scenes == "simulated" and job.method == OURS and job.part != "clean":
             np.savez_compressed(self.arrays(job), tissue=split.tissue[0], walls=scene.walls[0])
         return record
-
-
-@lru_cache
-def file_sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @lru_cache

@@ -46,7 +46,7 @@ true tissue beyond that of the true haze. Input row: of the hazy frame itself, t
 row: haze of another scene, which cannot know the tissue. Methods without a haze prior have for haze what they took off.
 A row is the mean over the scenes it was measured on; rows with other scenes compare by their *gain*, PSNR of the output
 less that of the input on the same scenes, at most. Definitions and what they hide:
-[docs/validation.md](../docs/validation.md).
+[docs/validation.md](../../docs/validation.md).
 """
 
 
