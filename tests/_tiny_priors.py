@@ -1,5 +1,6 @@
 """Small random networks on a 32 x 32 grid, saved as files: enough to run everything, no good for images."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,9 +10,9 @@ from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
 
 
-def write_tiny_priors(folder):
+def write_tiny_priors(folder: Path) -> dict[str, Any]:
     """Options of ``Dehazer.from_pretrained``: paths of the two priors, two steps, CPU."""
-    options = {"steps": 2, "device": "cpu"}
+    options: dict[str, Any] = {"steps": 2, "device": "cpu"}
     for seed, kind in enumerate(("tissue", "haze")):
         torch.manual_seed(seed)
         network: Any = FastUNet(channels=(8, 16))
@@ -23,7 +24,7 @@ def write_tiny_priors(folder):
     return options
 
 
-def write_tiny_posterior(path):
+def write_tiny_posterior(path: Path) -> None:
     """A posterior of this size."""
     torch.manual_seed(2)
     network: Any = FastUNet(channels=(8, 16), inputs=INPUTS, outputs=OUTPUTS)

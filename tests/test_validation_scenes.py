@@ -20,7 +20,7 @@ from validation.trust.study import chance_figures, dehaze_first
 
 @pytest.fixture(scope="module")
 def scene() -> Scene:
-    return simulated_scene(1_000_000_003, 2)
+    return simulated_scene(1_000_000_000, 2)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_pixels_outside_the_image_keep_their_bits() -> None:
 
 
 def test_simulated_scene_is_the_simulators_own(scene: Scene) -> None:
-    truth = simulate_cine(2, 1_000_000_003)
+    truth = simulate_cine(2, 1_000_000_000)
     assert np.array_equal(scene.hazy.frames, truth.hazy) and np.array_equal(scene.clean.frames, truth.tissue)
     assert np.array_equal(scene.walls, truth.labels == 1) and np.array_equal(scene.cavities, truth.labels == 2)
 

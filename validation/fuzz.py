@@ -81,7 +81,7 @@ def _parent(args: argparse.Namespace) -> int:
 class _Watchdog:
     """Kills a child that says nothing for too long."""
 
-    def __init__(self, child: subprocess.Popen, seconds: float) -> None:
+    def __init__(self, child: subprocess.Popen[str], seconds: float) -> None:
         self.child, self.seconds, self.bit = child, seconds + 240, False  # a child needs time to begin
         self.reset()
         self.seconds = seconds

@@ -20,6 +20,7 @@ from scipy import ndimage
 
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import open_cine
+from validation.markdown import head, row
 from validation.paths import PATIENTS, real_scans
 from validation.patients import read_patients
 
@@ -90,14 +91,14 @@ def table(sets: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> list[str]:
     """Median and range of the middle 80 % of every statistic, a row each, and what simulated frames leave uncovered."""
     measured = {name: [statistics(*frame) for frame in frames] for name, frames in sets.items()}
     keys = list(dict.fromkeys(key for rows in measured.values() for row in rows for key in row))
-    lines = [f"| | {' | '.join(f'{name} ({len(sets[name])})' for name in sets)} |", "|" + "---|" * (len(sets) + 1)]
+    lines = head("", [f"{name} ({len(frames)})" for name, frames in sets.items()])
     for key in keys:
         cells = []
         for rows in measured.values():
             values = [row[key] for row in rows if key in row]
             low, middle, high = np.quantile(values, [0.1, 0.5, 0.9]) if values else [np.nan] * 3
             cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
-        lines.append(f"| {key} | {' | '.join(cells)} |")
+        lines.append(row(key, cells))
     return lines
 
 

@@ -29,6 +29,7 @@ from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import training_frames
 from usdehaze.training.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
 from usdehaze.training.objective import draw_sigmas
+from validation.markdown import head, row
 from validation.paths import RESULTS, RUNS
 from validation.records import Records, code_hash
 
@@ -259,12 +260,12 @@ def shipped(kind: str, work: Path) -> dict[str, Any]:
 
 def table(kind: str, steps: int, rows: dict[str, dict[str, Any]]) -> list[str]:
     """One row a network."""
-    heads = ["", "parameters", "ms a pass", "steps", *(f"sigma {s:g}" for s in LEVELS)]
+    heads = ["parameters", "ms a pass", "steps", *(f"sigma {s:g}" for s in LEVELS)]
     lines = [f"## {kind.capitalize()}, what {steps} steps of the shipped shape cost: denoising loss over sigma^2", ""]
-    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for name, row in rows.items():
-        cells = [name, f"{row['parameters']:,}", f"{row['ms']:.1f}", f"{row['steps'] or ''}"]
-        lines.append("| " + " | ".join([*cells, *(f"{loss:.4f}" for loss in row["loss"])]) + " |")
+    lines += head("", heads)
+    for name, of in rows.items():
+        cells = [f"{of['parameters']:,}", f"{of['ms']:.1f}", f"{of['steps'] or ''}"]
+        lines.append(row(name, [*cells, *(f"{loss:.4f}" for loss in of["loss"])]))
     return [*lines, ""]
 
 

@@ -32,6 +32,7 @@ from usdehaze.validation.regions import find_regions
 from usdehaze.validation.scene import Decomposed, Scene, hazy_figures, wall_error
 from validation.bench.parts import FLOOR_DB, Bench
 from validation.figures import clip_figures
+from validation.markdown import head, mean, row
 from validation.paths import RESULTS, RUNS, real_scans
 from validation.patients import SHARES
 from validation.records import Records, digest_of, made_by, priors_of, truth_of
@@ -161,7 +162,7 @@ def page(
 ) -> list[str]:
     """The table as Markdown, one row of means for each preset."""
     n_of = {part: sum(frame.part == part for frame in frames) for part in (SIMULATED, REAL, CLIPS)}
-    heads = ["", "steps", "samples", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
+    heads = ["steps", "samples", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
     lines = [
         "# Presets: quality and time",
         "",
@@ -174,23 +175,17 @@ def page(
         "",
         f"Networks: {', '.join(priors_of(trained).values())}.",
         "",
-        "| " + " | ".join(heads) + " |",
-        "|" + "---|" * len(heads),
+        *head("", heads),
     ]
     for name, records in table.items():
-        cells = [name, str(presets[name].steps), str(presets[name].samples)]
+        cells = [str(presets[name].steps), str(presets[name].samples)]
         cells.append(mean([r["evaluations"] for r in records], 0))
         for _, part, figure, which, digits in COLUMNS:
             cells.append(mean([r[figure][which] for r in records if r["set"] == part and figure in r], digits))
         septa = [r["ks_tissue"]["tissue"] for r in records if r["set"] == CLIPS]
         cells += [f"{max(septa):.2f}" if septa else "", mean([r["dehaze_cpu_s"] for r in records], 2)]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(row(name, cells))
     return lines
-
-
-def mean(values: list[float], digits: int) -> str:
-    """Mean of what there is."""
-    return f"{np.mean(values):.{digits}f}" if values else ""
 
 
 if __name__ == "__main__":

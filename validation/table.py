@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from usdehaze.dehazing.dehazer import Dehazer
@@ -26,6 +25,7 @@ from usdehaze.errors import UsdehazeError
 from usdehaze.validation.benchmark import FIRST_SEED
 from usdehaze.validation.evaluate import write_json
 from usdehaze.validation.scene import Decomposed, Split, hazy_figures
+from validation.markdown import head, mean, row
 from validation.paths import RESULTS, RUNS
 from validation.records import Records, priors_of
 from validation.scenes import simulated_scene
@@ -109,7 +109,7 @@ def table(rows: dict[tuple[Settings, bool], list[dict[str, Any]]], trained: Trai
     """The Markdown table: a line for the input, then one a row, means over the scenes."""
     n_scenes = len(next(iter(rows.values())))
     seeds = range(FIRST_SEED, FIRST_SEED + n_scenes)
-    heads = ["rule", "observation", "sampler", "steps", *HEADINGS, "network passes a frame", "CPU s a frame"]
+    heads = ["observation", "sampler", "steps", *HEADINGS, "network passes a frame", "CPU s a frame"]
     lines = [
         "# Rules, observation models and steps",
         "",
@@ -122,8 +122,7 @@ def table(rows: dict[tuple[Settings, bool], list[dict[str, Any]]], trained: Trai
         "",
         f"Networks: {', '.join(name for each in trained.values() for name in priors_of(each).values())}.",
         "",
-        "| " + " | ".join(heads) + " |",
-        "|" + "---|" * len(heads),
+        *head("rule", heads),
     ]
     first = True
     for (settings, joint), of_row in rows.items():
@@ -148,12 +147,7 @@ def table(rows: dict[tuple[Settings, bool], list[dict[str, Any]]], trained: Trai
 def line(names: list[str], figures: list[dict[str, float]], cost: list[str]) -> str:
     """One line of the table."""
     cells = [mean([f[c] for f in figures if c in f], 2 if "psnr" in c else 3) for c in COLUMNS]
-    return "| " + " | ".join([*names, *cells, *cost]) + " |"
-
-
-def mean(values: list[float], digits: int) -> str:
-    """Mean of what there is."""
-    return f"{np.mean(values):.{digits}f}" if values else ""
+    return row(names[0], [*names[1:], *cells, *cost])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 
 from usdehaze.validation.uncertainty import paired_statistics
 from validation.hazes import LEVELS_DB
+from validation.markdown import head, row
 from validation.scenes import CAMUS, CLEAN_CINES
 
 Records = Sequence[dict[str, Any]]
@@ -46,14 +47,14 @@ def page(document: dict[str, Any], command: str) -> list[str]:
         "",
         "## Held out by the training itself: denoising loss over sigma^2",
         "",
-        *_head(["", *(f"sigma {sigma}" for sigma in document["own"])]),
-        _row(["before", *(f"{before:.4f}" for before, _ in document["own"].values())]),
-        _row(["adapted (its card)", *(f"{after:.4f}" for _, after in document["own"].values())]),
+        *head("", [*(f"sigma {sigma}" for sigma in document["own"])]),
+        row("before", [*(f"{before:.4f}" for before, _ in document["own"].values())]),
+        row("adapted (its card)", [*(f"{after:.4f}" for _, after in document["own"].values())]),
     ]
     if document["card_before"]:
-        lines.append(_row(["before, on its card", *(f"{document['card_before'][s]:.4f}" for s in document["own"])]))
+        lines.append(row("before, on its card", [*(f"{document['card_before'][s]:.4f}" for s in document["own"])]))
     lines += ["", "## Held-out scans: denoising loss over sigma^2 (part e of the bench)", ""]
-    lines += _head(["", "before", "adapted", "change", "95 %", "change, %"])
+    lines += head("", ["before", "adapted", "change", "95 %", "change, %"])
     for name, of_set in document["e"].items():
         for sigma in (key for key, value in of_set["before"][0].items() if isinstance(value, dict)):
             label = f"{name}: {SETS[name]} ({len(of_set['before'])}), sigma {sigma}"
@@ -72,7 +73,7 @@ def page(document: dict[str, Any], command: str) -> list[str]:
 
 
 def _compared_head() -> list[str]:
-    return _head(["", "input", "before", "adapted", "change", "95 %"])
+    return head("", ["input", "before", "adapted", "change", "95 %"])
 
 
 def _compared(by_prior: Mapping[str, Records], rows: Sequence[Row], suffix: str = "") -> list[str]:
@@ -84,17 +85,17 @@ def _compared(by_prior: Mapping[str, Records], rows: Sequence[Row], suffix: str 
         if not before:
             continue
         given = [r[name]["input"] for r in before if which == "tissue" and r[name]["input"] is not None]
-        cells = [label + suffix, f"{sum(given) / len(given):.{digits}f}" if given else ""]
+        cells = [f"{sum(given) / len(given):.{digits}f}" if given else ""]
         cells.append(f"{_mean(before, name, which):.{digits}f}")
         cells.append(f"{_mean(have['adapted'], name, which):.{digits}f}")
-        lines.append(_row([*cells, *_change(before, have["adapted"], name, which, digits)]))
+        lines.append(row(label + suffix, [*cells, *_change(before, have["adapted"], name, which, digits)]))
     return lines
 
 
 def _loss_row(label: str, before: Records, after: Records, sigma: str) -> str:
     means = [_mean(records, sigma, "tissue") for records in (before, after)]
     change = _change(before, after, sigma, "tissue", 5)
-    return _row([label, *(f"{mean:.4f}" for mean in means), *change, f"{100 * (means[1] / means[0] - 1):+.1f}"])
+    return row(label, [*(f"{mean:.4f}" for mean in means), *change, f"{100 * (means[1] / means[0] - 1):+.1f}"])
 
 
 def _change(before: Records, after: Records, name: str, which: str, digits: int) -> list[str]:
@@ -115,11 +116,3 @@ def _mean(records: Records, name: str, which: str) -> float:
 def _short(name: str) -> str:
     """Name of a prior and the first eight digits of its hash."""
     return name.split(":")[0] + ":" + name.split(":")[-1][:8]
-
-
-def _head(names: Sequence[str]) -> list[str]:
-    return [_row(names), "|" + "---|" * len(names)]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

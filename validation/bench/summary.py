@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from usdehaze.validation.benchmark import OURS
-from validation.bench.tables import head, lowest_cell, number, row
+from validation.bench.tables import lowest_cell, number
 from validation.bench.wide import HALVES
+from validation.markdown import head, row
 from validation.scenes import CAMUS
 
 MISSED = " !"

@@ -9,6 +9,7 @@ import numpy as np
 
 from usdehaze.validation.benchmark import OURS
 from validation.hazes import EXTENTS, LEVELS_DB
+from validation.markdown import head, row
 
 SIMULATED = ("psnr_db", "ssim", "haze_psnr_db", "gcnr", "ks_tissue", "ks_haze", "leak_correlation", "clean_change_db")
 CLIPS = ("gcnr", "cnr", "ks_tissue", "ks_haze", "tissue_shift_db", "haze_shift_db", "print_db")
@@ -25,18 +26,18 @@ PRIORS = ("tissue_prior", "haze_prior", "posterior_prior")
 def by_cell(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Mean PSNR of input and output, and number of scenes: ``ROW/EXTENT``, rows are haze levels and sets of scans."""
     cells: dict[str, dict[str, Any]] = {}
-    for row in (ALL, *LEVELS_DB, *dict.fromkeys(record["set"] for record in records)):
+    for level in (ALL, *LEVELS_DB, *dict.fromkeys(record["set"] for record in records)):
         for extent in (ALL, *EXTENTS):
             chosen = [
                 record["psnr_db"]
                 for record in records
-                if row in (ALL, record["level"], record["set"]) and extent in (ALL, record["extent"])
+                if level in (ALL, record["level"], record["set"]) and extent in (ALL, record["extent"])
             ]
             if chosen:
                 means = {
                     part: float(np.mean([figure[part] for figure in chosen])) for part in ("input", "tissue", "delta")
                 }
-                cells[f"{row}/{extent}"] = means | {"scenes": len(chosen)}
+                cells[f"{level}/{extent}"] = means | {"scenes": len(chosen)}
     return cells
 
 
@@ -153,16 +154,6 @@ def _losses(part: dict[str, Any]) -> list[str]:
     rows = {f"tissue, {name} ({part['frames'][name]})": losses for name, losses in part["tissue"].items()}
     rows |= {"haze, the bench's": part["haze"]} if "haze" in part else {}
     return [*lines, *(row(name, [f"{value:.4f}" for value in losses]) for name, losses in rows.items())]
-
-
-def head(title: str, names: Sequence[str]) -> list[str]:
-    """First two lines of a table."""
-    return [row(title, names), "|" + "---|" * (len(names) + 1)]
-
-
-def row(label: str, cells: Sequence[str]) -> str:
-    """A line of a table."""
-    return f"| {label} | {' | '.join(cells)} |"
 
 
 def number(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.validation.harm import HARM_SHIFT_DB
 from usdehaze.validation.report import TITLES, summary_rows
+from validation.markdown import head, row
 
 COMMAND = "python -m validation.real"
 BEGIN, END = f"<!-- {COMMAND}: begin -->", "<!-- end -->"
@@ -44,7 +45,7 @@ def page(document: dict[str, Any]) -> str:
         if name == "echo-haze":
             lines += [*each_clip(by_seed), ""]
     any_of = next(iter(next(iter(document["sets"].values())).values()))
-    lines += ["## How each figure is made", "", "| figure | estimator |", "|---|---|"]
+    lines += ["## How each figure is made", "", *head("figure", ["estimator"])]
     for metric, estimator in any_of["settings"]["estimators"].items():
         lines.append(f"| {TITLES.get(metric, metric)} (`{metric}`) | {estimator.replace('|', chr(92) + '|')} |")
     return "\n".join([*lines, "", "What each of them can hide: [docs/validation.md](../../docs/validation.md).", ""])
@@ -88,19 +89,19 @@ def section(name: str, by_seed: dict[str, dict[str, Any]], heading: str) -> list
     lines.append(f"{counts}; {', '.join(sizes)} a frame.")
     lines += ["", *whole_table(by_seed[first]), "", harm(by_seed[first])]
     if len(by_seed) > 1:
-        lines += ["", "Means over all frames, by seed:", "", *_header("seed", PARTS.values())]
+        lines += ["", "Means over all frames, by seed:", "", *head("seed", PARTS.values())]
         lines += [
-            _row(seed, [_means(of_seed["frames"], metric) for metric in PARTS]) for seed, of_seed in by_seed.items()
+            row(seed, [_means(of_seed["frames"], metric) for metric in PARTS]) for seed, of_seed in by_seed.items()
         ]
     return lines
 
 
 def whole_table(document: dict[str, Any]) -> list[str]:
     """Every metric of a Metrics JSON."""
-    lines = _header("figure", COLUMNS)
-    for row in summary_rows(document):
-        cells = (row.input, row.tissue, row.delta, row.interval, row.p)
-        lines.append(_row(TITLES.get(row.name, row.name), ["" if cell == "-" else cell for cell in cells]))
+    lines = head("figure", COLUMNS)
+    for of_figure in summary_rows(document):
+        cells = (of_figure.input, of_figure.tissue, of_figure.delta, of_figure.interval, of_figure.p)
+        lines.append(row(TITLES.get(of_figure.name, of_figure.name), ["" if cell == "-" else cell for cell in cells]))
     bias = document["summary"]["gcnr"]["bias"]
     return [*lines, "", f"Bias of gCNR: {bias['input']:.3f} before, {bias['tissue']:.3f} after."]
 
@@ -119,11 +120,11 @@ def harm(document: dict[str, Any]) -> str:
 
 def each_clip(by_seed: dict[str, dict[str, Any]]) -> list[str]:
     """A row a clip and seed."""
-    lines = ["Clip by clip:", "", *_header("clip", ("seed", *PARTS.values()))]
+    lines = ["Clip by clip:", "", *head("clip", ("seed", *PARTS.values()))]
     for clip in dict.fromkeys(r["cine"] for of_seed in by_seed.values() for r in of_seed["frames"]):
         for seed, of_seed in by_seed.items():
             records = [r for r in of_seed["frames"] if r["cine"] == clip]
-            lines.append(_row(clip, [seed, *(_means(records, metric) for metric in PARTS)]))
+            lines.append(row(clip, [seed, *(_means(records, metric) for metric in PARTS)]))
     return lines
 
 
@@ -131,12 +132,3 @@ def _means(records: Sequence[dict[str, Any]], metric: str) -> str:
     """Mean before and after, or of the output alone."""
     before, after = ([r[metric][part] for r in records] for part in ("input", "tissue"))
     return f"{np.mean(after):.3f}" if None in before else f"{np.mean(before):.3f} -> {np.mean(after):.3f}"
-
-
-def _header(first: str, others: Iterable[str]) -> list[str]:
-    cells = [first, *others]
-    return [_row(cells[0], cells[1:]), "|" + "---|" * len(cells)]
-
-
-def _row(label: str, cells: Sequence[str]) -> str:
-    return f"| {' | '.join([label, *cells])} |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from usdehaze.io.atomic import atomic
 from usdehaze.validation.benchmark import OURS
 from usdehaze.validation.evaluate import summarise
 from usdehaze.validation.harm import HARM_SHIFT_DB, RISE_TOLERANCE_DB, harmless
+from validation.markdown import head, row
 
 COMMAND = "python -m validation.trust"
 SETS = {
@@ -60,8 +60,8 @@ def write_tables(path: Path, document: dict[str, Any]) -> None:
     lines += ["## Do no harm: clean frames in", "", *harm(document), ""]
     lines += ["## Calibration", "", *calibration(document), ""]
     lines += ["## Stability", "", *flicker(document), "", *seeds(document), ""]
-    lines += ["## Methods", "", "| method | what it is | CPU s a frame |", "|---|---|---|"]
-    lines += [f"| {name} | {what} | {_seconds(document, name)} |" for name, what in methods.items()]
+    lines += ["## Methods", "", *head("method", ["what it is", "CPU s a frame"])]
+    lines += [row(name, [what, _seconds(document, name)]) for name, what in methods.items()]
     lines += ["", f"Networks: {', '.join(document['settings']['priors'])}.", ""]
     with atomic(path, overwrite=True) as part:
         part.write_text("\n".join(lines), encoding="utf-8")
@@ -79,18 +79,18 @@ def comparison(document: dict[str, Any], scenes: str) -> list[str]:
     any_of = summaries[most]
     columns = [name for name in COLUMNS if name in any_of]
     chance = [r["chance"] for r in measured[most]]
-    lines = _header(["", "scenes", "PSNR gain, dB", *(COLUMNS[name] for name in columns)])
+    lines = head("", ["scenes", "PSNR gain, dB", *(COLUMNS[name] for name in columns)])
     n_most = f"{len(measured[most])} of {n_scenes}"
-    lines.append(_row("input", [n_most, "", *(_cell(any_of[name]["input"]) for name in columns)]))
+    lines.append(row("input", [n_most, "", *(_cell(any_of[name]["input"]) for name in columns)]))
     for name in records:
         if name in summaries:
             cells = [_cell(summaries[name].get(c, {}).get("tissue")) for c in columns]
             gain = _cell(summaries[name]["psnr_db"]["delta"])
-            lines.append(_row(name, [f"{len(measured[name])} of {n_scenes}", gain, *cells]))
+            lines.append(row(name, [f"{len(measured[name])} of {n_scenes}", gain, *cells]))
         else:
-            lines.append(_row(name, _missing(document, scenes, name, len(columns) + 2)))
+            lines.append(row(name, _missing(document, scenes, name, len(columns) + 2)))
     of_chance = [_cell(np.mean([c[name] for c in chance])) if name in chance[0] else "" for name in columns]
-    return [*lines, _row("chance", [n_most, "", *of_chance])]
+    return [*lines, row("chance", [n_most, "", *of_chance])]
 
 
 def harm(document: dict[str, Any]) -> list[str]:
@@ -99,15 +99,13 @@ def harm(document: dict[str, Any]) -> list[str]:
         f"Rule: the tissue mean moves by at most {HARM_SHIFT_DB:g} dB and no pixel gets brighter (by more than "
         f"{RISE_TOLERANCE_DB:g} dB). *Change*: median of the absolute change of pixels brighter than -30 dB.",
         "",
-        *_header(
-            ["", "scenes", "tissue shift, dB", "largest shift", "change, dB", "largest rise, dB", "kept the rule"]
-        ),
+        *head("", ["scenes", "tissue shift, dB", "largest shift", "change, dB", "largest rise, dB", "kept the rule"]),
     ]
     n_scenes = sum(document["settings"]["sizes"][scenes] for scenes in SETS)
     for name in document["settings"]["methods"]:
         found = [r["figures"] for r in document["records"] if r["part"] == "clean" and r["method"] == name]
         if not found:
-            lines.append(_row(name, _missing(document, None, name, 6)))
+            lines.append(row(name, _missing(document, None, name, 6)))
             continue
         shifts = [f["clean_shift_db"]["tissue"] for f in found if "clean_shift_db" in f]
         changes = [f["clean_change_db"]["tissue"] for f in found if "clean_change_db" in f]
@@ -116,7 +114,7 @@ def harm(document: dict[str, Any]) -> list[str]:
         kept = sum(map(harmless, plain))
         cells = [f"{len(found)} of {n_scenes}", _cell(np.mean(shifts)), _cell(max(shifts, key=abs))]
         cells += [_cell(np.mean(changes)), _cell(max(rises)), f"{kept} of {len(found)}"]
-        lines.append(_row(name, cells))
+        lines.append(row(name, cells))
     return lines
 
 
@@ -133,7 +131,7 @@ def calibration(document: dict[str, Any]) -> list[str]:
         f"others, {found['n_pixels']} pixels above the floor, {100 * found['doubtful']:.0f} % of them with a std of at "
         "least 0.1 dB.",
         "",
-        *_header(["share of pixels whose truth lies in the interval", "50 %", "80 %", "95 %"]),
+        *head("share of pixels whose truth lies in the interval", ["50 %", "80 %", "95 %"]),
     ]
     for label, key in (
         ("std of at least 0.1 dB, as sampled", "before"),
@@ -141,7 +139,7 @@ def calibration(document: dict[str, Any]) -> list[str]:
         ("all pixels, as sampled", "all_before"),
         (f"all pixels, std times {found['factor']:.2f}", "all_after"),
     ):
-        lines.append(_row(label, [f"{100 * found[key][level]:.0f} %" for level in ("50", "80", "95")]))
+        lines.append(row(label, [f"{100 * found[key][level]:.0f} %" for level in ("50", "80", "95")]))
     before, after = (
         ", ".join(f"{100 * scene['95']:.0f}" for scene in found[key]) for key in ("scenes_before", "scenes_after")
     )
@@ -163,17 +161,17 @@ def flicker(document: dict[str, Any]) -> list[str]:
         f"Frame-to-frame change of what was removed over that of the input, {n_frames} frames of {n_cines} simulated "
         "cines at 50 frames/s (0: the same in every frame; 1: as restless as the input's speckle).",
         "",
-        *_header(["", "removed / input"]),
+        *head("", ["removed / input"]),
     ]
     truths = []
     for name in document["settings"]["methods"]:
         found = [r["figures"] for r in document["records"] if r["part"] == "flicker" and r["method"] == name]
         if len(found) == n_cines:
-            lines.append(_row(name, [_cell(np.mean([f["removed"] for f in found]))]))
+            lines.append(row(name, [_cell(np.mean([f["removed"] for f in found]))]))
             truths = [f["removed_by_truth"] for f in found]
         elif name == OURS:
-            lines.append(_row(name, [f"{NOT_MEASURED}: `{COMMAND} --only flicker`"]))
-    return [*lines, _row("the truth", [_cell(np.mean(truths)) if truths else ""])]
+            lines.append(row(name, [f"{NOT_MEASURED}: `{COMMAND} --only flicker`"]))
+    return [*lines, row("the truth", [_cell(np.mean(truths)) if truths else ""])]
 
 
 def seeds(document: dict[str, Any]) -> list[str]:
@@ -185,11 +183,11 @@ def seeds(document: dict[str, Any]) -> list[str]:
         f"Sensitivity to the seed, {found[0]['n_seeds']} seeds, one frame: root mean variance of the tissue over "
         "seeds, and the mean of its walls under each seed.",
         "",
-        *_header(["simulated scene", "spread, dB", "walls, dB"]),
+        *head("simulated scene", ["spread, dB", "walls, dB"]),
     ]
     for one in found:
         walls = ", ".join(f"{mean:.1f}" for mean in one["wall_means_db"]) or "no walls"
-        lines.append(_row(str(one["index"]), [_cell(one["spread_db"]), walls]))
+        lines.append(row(str(one["index"]), [_cell(one["spread_db"]), walls]))
     return lines
 
 
@@ -212,11 +210,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
-
-
-def _header(cells: Sequence[str]) -> list[str]:
-    return [_row(cells[0], cells[1:]), "|" + "---|" * len(cells)]
-
-
-def _row(label: str, cells: Sequence[str]) -> str:
-    return f"| {' | '.join([label, *cells])} |"
