@@ -1,6 +1,6 @@
 """The main job with the shipped priors: real hazy clips, clean clips, and the truth-known benchmark.
 
-Thresholds are the product's promises; what was measured stands in ``validation/RESULTS.md``.
+Thresholds are the product's promises; what was measured stands in ``validation/results/RESULTS.md``.
 """
 
 import json

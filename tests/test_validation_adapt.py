@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,16 +12,11 @@ from _scans import fan_frames, write, write_hazy_clip
 from _tiny_priors import write_tiny_priors
 
 from usdehaze.priors.prior import Prior
+from validation.adapt import __main__ as adapt
+from validation.adapt.tables import HARM, _compared
+from validation.paths import PATIENTS
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
-NAMES = json.loads((SCRIPTS / "patients.json").read_text())
-
-
-@pytest.fixture
-def adapt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script's module."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module("adapt")
+NAMES = json.loads(PATIENTS.read_text())
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
 
 
 def test_a_prior_is_adapted_on_clips_for_tuning_and_measured_on_held_out_ones(
-    adapt: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     adapt.main(arguments(folder))
     first = capsys.readouterr()
@@ -82,9 +75,7 @@ def test_a_prior_is_adapted_on_clips_for_tuning_and_measured_on_held_out_ones(
     assert again.err == "" and first.out.endswith(again.out)  # nothing is trained or measured twice
 
 
-def test_changes_are_those_of_the_same_clips(adapt: ModuleType) -> None:
-    from adapt_tables import HARM, _compared
-
+def test_changes_are_those_of_the_same_clips() -> None:
     def records(*shifts: float) -> list[dict]:
         return [
             {"cine": str(i), "clean_shift_db": {"input": None, "tissue": shift, "delta": None}}
@@ -99,9 +90,7 @@ def test_changes_are_those_of_the_same_clips(adapt: ModuleType) -> None:
         assert [cell.strip() for cell in row.split("|")[2:-1]] == ["", "-2.000", *printed]
 
 
-def test_without_the_clips_it_says_what_is_missing(
-    adapt: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_clips_it_says_what_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USDEHAZE_DATA", str(folder / "nowhere"))
     with pytest.raises(SystemExit, match="set USDEHAZE_DATA"):
         adapt.main(arguments(folder))

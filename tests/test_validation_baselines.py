@@ -9,7 +9,8 @@ from usdehaze.cine import Cine, Polar
 from usdehaze.dehazing.settings import PRESETS, PRIORS
 from usdehaze.errors import UsdehazeError
 from usdehaze.priors.prior import Prior
-from usdehaze.validation.baselines import (
+from usdehaze.validation.benchmark import OURS
+from validation.baselines import (
     Method,
     classical,
     median_haze,
@@ -18,7 +19,6 @@ from usdehaze.validation.baselines import (
     removed_power_db,
     svd_filter,
 )
-from usdehaze.validation.benchmark import OURS
 
 SHAPE = (128, 128)  # the model grid: nothing is resampled
 

@@ -15,17 +15,10 @@ from PIL import Image
 
 from usdehaze.dehazing.settings import PRESETS
 from usdehaze.priors.prior import Prior
-
-SCRIPTS = Path(__file__).resolve().parents[1] / "validation"
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    """The script's module."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import bench
-
-    return bench
+from validation.bench import __main__ as bench
+from validation.bench import card, methods, parts, wide
+from validation.bench.tables import lowest_cell
+from validation.paths import PATIENTS
 
 
 @pytest.fixture
@@ -37,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     label = np.zeros_like(frames)
     label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
     dark = np.where(label == 85, frames // 8, frames)
-    names = json.loads((SCRIPTS / "patients.json").read_text())
+    names = json.loads(PATIENTS.read_text())
     for share, n in (("tuning", 5), ("held-out", 1)):
         pairs = zip(names["camus"][share][:n], names["clean-cines"][share][:n], strict=True)
         for seed, (patient, cine) in enumerate(pairs):
@@ -53,12 +46,9 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def lowers(bench, monkeypatch) -> None:
+def lowers(monkeypatch) -> None:
     """The bench measures `Lowers` instead of the dehazer."""
-    import bench_methods
-    import bench_parts
-
-    for module in (bench_methods, bench_parts):
+    for module in (methods, parts):
         monkeypatch.setattr(module, "Dehazer", Lowers)
 
 
@@ -67,7 +57,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     return [*priors, "--steps", "2", "--device", "cpu", "--limit", "2", "--out", str(folder / "out"), *more]
 
 
-def test_every_part_is_measured_once_and_found_again(bench, folder: Path, capsys) -> None:
+def test_every_part_is_measured_once_and_found_again(folder: Path, capsys) -> None:
     bench.main(arguments(folder, "--seeds", "0", "1"))
     first = capsys.readouterr()
     (path,) = (folder / "out").glob("*.json")
@@ -106,15 +96,13 @@ def test_every_part_is_measured_once_and_found_again(bench, folder: Path, capsys
     assert again.out == first.out
 
 
-def test_what_is_known_of_a_method_that_lowers_everything(bench, lowers, folder: Path, monkeypatch, capsys) -> None:
-    import bench_wide
-
+def test_what_is_known_of_a_method_that_lowers_everything(lowers, folder: Path, monkeypatch, capsys) -> None:
     frames = fan_frames(12, 96, 96, seed=5)
     frames[:, 78:95, 20:60] = 0
     frames[:, 86, 20:60] = 200  # a trace where the fan is black
     write(folder / "echo-haze" / "clip-02.h5", {"cine": frames})
     write(folder / "lateral.h5", {"cine": fan_frames(9, 240, 400, seed=6)})
-    monkeypatch.setattr(bench_wide, "LATERAL_CINE", Path("lateral.h5"))
+    monkeypatch.setattr(wide, "LATERAL_CINE", Path("lateral.h5"))
     more = ["--only", "g,h,i,j", "--limit", "4", "--methods", "learned", "--set", "drop_db=0.5,2"]
     bench.main(arguments(folder, *more, "--cine-frames", "3"))
     printed = capsys.readouterr().out
@@ -125,7 +113,7 @@ def test_what_is_known_of_a_method_that_lowers_everything(bench, lowers, folder:
     summary = two["g"]["summary"]["reverberation"]  # 3 dB of haze
     assert summary["psnr_db"]["delta"] == pytest.approx(20 * np.log10(3), abs=1e-3)
     assert summary["wall_error_db"]["input"] == pytest.approx(3) and summary["wall_error_db"]["tissue"] == 1
-    assert summary["rmse_chamber_db"]["tissue"] == pytest.approx(1)
+    assert summary["rmse_haze_db"]["tissue"] == pytest.approx(1)
     assert summary["coverage"]["tissue"] == summary["coverage_all"]["tissue"] == 1  # to 0.5 dB and the slack
     assert half["g"]["summary"]["reverberation"]["coverage"]["tissue"] == 0
 
@@ -155,7 +143,7 @@ def test_what_is_known_of_a_method_that_lowers_everything(bench, lowers, folder:
     assert not any(what.startswith("b. ") for what in table)
 
 
-def test_losses_and_sheets_leave_out_priors_that_there_are_not(bench, lowers, folder: Path) -> None:
+def test_losses_and_sheets_leave_out_priors_that_there_are_not(lowers, folder: Path) -> None:
     bench.main(arguments(folder, "--only", "a,b,e,f", "--limit", "1"))
     (path,) = (folder / "out").glob("*.json")
     document = json.loads(path.read_text())
@@ -166,7 +154,7 @@ def test_losses_and_sheets_leave_out_priors_that_there_are_not(bench, lowers, fo
     assert 0 <= document["b"]["methods"]["ours"]["coverage"]["tissue"] <= 1
 
 
-def test_intervals_are_judged_where_there_are_several_samples(bench, folder: Path, capsys) -> None:
+def test_intervals_are_judged_where_there_are_several_samples(folder: Path, capsys) -> None:
     bench.main(arguments(folder, "--only", "a,b", "--limit", "1", "--samples", "1"))
     assert "coverage" not in capsys.readouterr().out
     bench.main(arguments(folder, "--only", "a,b", "--limit", "1", "--samples", "2"))
@@ -176,9 +164,7 @@ def test_intervals_are_judged_where_there_are_several_samples(bench, folder: Pat
     assert "Lowest cell: light/near" in printed
 
 
-def test_the_lowest_cell_is_sought_among_those_named(bench) -> None:
-    from bench_tables import lowest_cell
-
+def test_the_lowest_cell_is_sought_among_those_named() -> None:
     gains = {"all/all": -9, "light/near": 2, "light/whole": 1, "heavy/near": 0.5, "heavy/whole": -3, "camus/near": -8}
     cells = {name: {"delta": gain} for name, gain in gains.items()}
     assert lowest_cell(cells) == "heavy/whole"
@@ -187,15 +173,15 @@ def test_the_lowest_cell_is_sought_among_those_named(bench) -> None:
     assert lowest_cell({"all/all": {"delta": 1}}) is None
 
 
-def test_scans_with_haze_of_their_own_do_not_count_as_clean(bench, folder: Path) -> None:
+def test_scans_with_haze_of_their_own_do_not_count_as_clean(folder: Path) -> None:
     bench.main(arguments(folder, "--only", "d", "--limit", "5"))
     (path,) = (folder / "out").glob("*.json")
-    names = json.loads((SCRIPTS / "patients.json").read_text())["camus"]["tuning"]
+    names = json.loads(PATIENTS.read_text())["camus"]["tuning"]
     measured = [record["cine"] for record in json.loads(path.read_text())["d"]["records"]]
     assert [cine for cine in measured if cine.startswith("patient")] == [f"{names[i]}.h5" for i in (0, 2, 3)]
 
 
-def test_other_settings_are_measured_anew(bench, folder: Path, capsys) -> None:
+def test_other_settings_are_measured_anew(folder: Path, capsys) -> None:
     bench.main(arguments(folder, "--only", "d"))
     bench.main(arguments(folder, "--only", "d"))
     assert capsys.readouterr().err.count("\n") == 2
@@ -204,14 +190,14 @@ def test_other_settings_are_measured_anew(bench, folder: Path, capsys) -> None:
     assert len(list((folder / "out").glob("*samples3-limit2-d.json"))) == 1
 
 
-def test_without_a_haze_prior_there_are_five_more_rows(bench, folder: Path, capsys) -> None:
+def test_without_a_haze_prior_there_are_five_more_rows(folder: Path, capsys) -> None:
     bench.main(arguments(folder, "--only", "b", "--limit", "1", "--baselines", "--gaussian-steps", "2"))
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     for name in ("median over beams", "same sampler, Gaussian noise", "projection", "PiGDM", "DPS"):
         assert sum(line.startswith(f"| {name}") for line in rows) == 1
 
 
-def test_the_oracle_that_knows_the_tissue_is_the_best_row(bench, folder: Path, capsys) -> None:
+def test_the_oracle_that_knows_the_tissue_is_the_best_row(folder: Path, capsys) -> None:
     bench.main(arguments(folder, "--only", "b"))
     (path,) = (folder / "out").glob("*.json")
     methods = json.loads(path.read_text())["b"]["methods"]
@@ -219,7 +205,7 @@ def test_the_oracle_that_knows_the_tissue_is_the_best_row(bench, folder: Path, c
     assert max(psnr, key=psnr.get) == "oracle: tissue known on the grid"
 
 
-def test_scores_of_held_out_scans_go_onto_the_cards_and_nothing_else_changes(bench, folder: Path, capsys) -> None:
+def test_scores_of_held_out_scans_go_onto_the_cards_and_nothing_else_changes(folder: Path, capsys) -> None:
     paths = [folder / f"{kind}.json" for kind in ("tissue", "haze")]
     before = [json.loads(path.read_text()) for path in paths]
     weights = [path.with_suffix(".safetensors").read_bytes() for path in paths]
@@ -248,7 +234,7 @@ def test_scores_of_held_out_scans_go_onto_the_cards_and_nothing_else_changes(ben
     )
 
 
-def test_scores_of_the_learned_posterior_go_onto_its_card(bench, folder: Path, capsys) -> None:
+def test_scores_of_the_learned_posterior_go_onto_its_card(folder: Path, capsys) -> None:
     path = folder / "posterior.safetensors"
     write_tiny_posterior(path)
     before = json.loads(path.with_suffix(".json").read_text())
@@ -269,7 +255,7 @@ def test_scores_of_the_learned_posterior_go_onto_its_card(bench, folder: Path, c
     assert not {"beside", "denoising loss"} & set(score)
 
 
-def test_the_networks_whose_cards_are_meant(bench, folder: Path) -> None:
+def test_the_networks_whose_cards_are_meant(folder: Path) -> None:
     def networks(*words: str) -> dict[str, str]:
         args = bench.parser().parse_args([*words, "--device", "cpu"])
         ((_, options),) = bench.chosen_methods(args).items()
@@ -282,17 +268,15 @@ def test_the_networks_whose_cards_are_meant(bench, folder: Path) -> None:
     assert both == {"tissue": own, "haze": str(folder / "haze.safetensors")}
 
 
-def test_a_shipped_prior_is_named_and_its_card_found(bench, tmp_path: Path, monkeypatch) -> None:
-    import bench_card
-
+def test_a_shipped_prior_is_named_and_its_card_found(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "tissue.json").write_text('{"kind": "tissue"}')
-    monkeypatch.setattr(bench_card, "WEIGHTS", tmp_path)
-    monkeypatch.setattr(bench_card, "scores", lambda document, kind, beside: {"kind": kind, "beside": beside})
+    monkeypatch.setattr(card, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(card, "scores", lambda document, kind, beside: {"kind": kind, "beside": beside})
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "mist.json").write_text("{}")
     document = {"settings": {"tissue_prior": "t", "haze_prior": "h"}}
     named = {"tissue": "tissue", "haze": str(tmp_path / "own" / "mist.safetensors")}
-    paths = bench_card.write_cards(document, named)
+    paths = card.write_cards(document, named)
     assert paths == [tmp_path / "tissue.json", tmp_path / "own" / "mist.json"]
     assert json.loads(paths[0].read_text()) == {"kind": "tissue", "bench": {"kind": "tissue", "beside": "h"}}
 
@@ -313,27 +297,15 @@ def test_a_shipped_prior_is_named_and_its_card_found(bench, tmp_path: Path, monk
         (["--card", "--patients", "held-out", "--only", "b"], "--card takes --patients held-out and parts b,c,d,e"),
     ],
 )
-def test_what_cannot_be_done_ends_in_one_line(bench, folder: Path, more: list[str], said: str) -> None:
+def test_what_cannot_be_done_ends_in_one_line(folder: Path, more: list[str], said: str) -> None:
     with pytest.raises(SystemExit) as stopped:
         bench.main(arguments(folder, *more))
     assert said in str(stopped.value) and "\n" not in str(stopped.value)
 
 
-def test_without_real_scans_only_simulated_hearts_can_be_measured(bench, folder: Path, monkeypatch, capsys) -> None:
+def test_without_real_scans_only_simulated_hearts_can_be_measured(folder: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("USDEHAZE_DATA", str(folder / "nowhere"))
     with pytest.raises(SystemExit, match="set USDEHAZE_DATA"):
         bench.main(arguments(folder))
     bench.main(arguments(folder, "--only", "a", "--limit", "1"))
     assert "a. simulated hearts (1)" in capsys.readouterr().out
-
-
-def test_comments_and_docstrings_do_not_void_records(bench, tmp_path: Path) -> None:
-    from bench_records import bare
-
-    texts = ['"""One."""\nx = 1\n', '"""Two."""\n# why\nx = (\n    1\n)\n', "x = 2\n"]
-    codes = []
-    for i, text in enumerate(texts):
-        path = tmp_path / f"{i}.py"
-        path.write_text(text)
-        codes.append(bare(path))
-    assert codes[0] == codes[1] != codes[2]

@@ -83,7 +83,7 @@ def test_trust_has_a_table_of_its_own_that_names_the_full_study(document: dict) 
     assert [row[:16].strip() for row in rows] == ["input", BASELINE, OURS, "truth"]
     assert header.split()[:2] == ["clean_shift_db", "clean_change_db"]
     assert rows[2][16:].split()[:2] == ["-3.000", "3.000"]
-    assert "validation/trust.py" in last
+    assert "python -m validation.trust" in last
 
 
 def test_seeds_are_fixed_and_kept_from_training(document: dict) -> None:

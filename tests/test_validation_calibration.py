@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from usdehaze.validation.calibration import coverage, fit_factor, interval_coverage, interval_of
-from usdehaze.validation.trust_study import calibrate
+from validation.calibration import calibrate, coverage, fit_factor, interval_coverage, interval_of
 
 N = 10_000
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from usdehaze.errors import InputError
-from usdehaze.validation.hazes import (
+from validation.hazes import (
     EXTENTS,
     FLOOR_DB,
     LEVELS_DB,
@@ -19,8 +19,7 @@ from usdehaze.validation.hazes import (
     measure_haze,
     save_hazes,
 )
-
-STORED = Path(__file__).resolve().parents[1] / "validation" / "hazes.npz"
+from validation.paths import HAZES
 
 
 def test_level_reach_and_width_of_a_block_of_haze() -> None:
@@ -77,7 +76,7 @@ def test_stored_hazes_come_back_within_half_a_level(tmp_path: Path) -> None:
 
 
 def test_the_repository_holds_four_hazes_of_each_cell_in_rounds() -> None:
-    hazes = load_hazes(STORED)
+    hazes = load_hazes(HAZES)
     cells = [(haze.level, haze.extent) for haze in hazes]
     assert set(Counter(cells).values()) == {4} and len(set(cells)) == 9
     assert cells == cells[:9] * 4

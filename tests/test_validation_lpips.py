@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from usdehaze.errors import InputError
-from usdehaze.validation.lpips import CUTS, HEADS_FILE, TRUNK_FILE, Lpips, squeezenet_features
+from validation.lpips import CUTS, HEADS_FILE, TRUNK_FILE, Lpips, squeezenet_features
 
 # seed, height, width, and the distance that lpips 0.1.4 (net="squeeze", its own heads) gives for `noisy` and `striped`
 NOISY = [(0, 64, 64, 0.03158624842762947), (1, 97, 130, 0.029133114963769913), (2, 256, 200, 0.03130893409252167)]

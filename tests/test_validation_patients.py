@@ -8,26 +8,25 @@ from pathlib import Path
 import pytest
 
 from usdehaze.errors import InputError
-from usdehaze.validation.patients import SHARES, read_patients, split_names
-
-STORED = Path(__file__).resolve().parents[1] / "validation" / "patients.json"
+from validation.paths import PATIENTS
+from validation.patients import SHARES, read_patients, split_names
 
 
 @pytest.mark.parametrize("set_name", ["camus", "clean-cines"])
 def test_the_stored_list_follows_its_rule(set_name: str) -> None:
-    stored = json.loads(STORED.read_text())[set_name]
+    stored = json.loads(PATIENTS.read_text())[set_name]
     names = [name for share in SHARES for name in stored[share]]
     assert len(set(names)) == len(names)
     assert {share: stored[share] for share in SHARES} == split_names(names, stored["seen"], stored["shown"])
 
 
 def test_scans_looked_at_before_are_never_held_out() -> None:
-    for stored in (json.loads(STORED.read_text())[name] for name in ("camus", "clean-cines")):
+    for stored in (json.loads(PATIENTS.read_text())[name] for name in ("camus", "clean-cines")):
         assert set(stored["seen"]) | set(stored["shown"]) <= set(stored["tuning"])
 
 
 def test_every_real_scan_has_its_place(data_dir: Path) -> None:
-    shares = [read_patients(STORED, share) for share in SHARES]
+    shares = [read_patients(PATIENTS, share) for share in SHARES]
     for set_name in ("camus", "clean-cines"):
         found = {path.stem for path in (data_dir / set_name).glob("*.h5")}
         assert found == {name for share in shares for name in share[set_name]}

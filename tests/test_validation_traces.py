@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from usdehaze.validation.traces import burned_in
+from validation.traces import burned_in
 
 
 def clip(n_frames: int = 12) -> np.ndarray:

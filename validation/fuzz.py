@@ -1,6 +1,6 @@
 """Damaged files of every kind that is read: each must end in frames, or in one line that says why not.
 
-    python validation/fuzz.py [SEED_FILE_OR_FOLDER ...] [--count 2000] [--seed 0] [--seconds 60] [--gigabytes 4]
+    python -m validation.fuzz [SEED_FILE_OR_FOLDER ...] [--count 2000] [--seed 0] [--seconds 60] [--gigabytes 4]
 
 Files made here (DICOM in every transfer syntax that pydicom writes, HDF5 in several layouts, images) and the given ones
 are damaged a few bytes at a time, most often near their beginning, and opened, read and, where they are DICOM, written
@@ -21,6 +21,7 @@ import time
 import traceback
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _parent(args: argparse.Namespace) -> int:
     failures: list[str] = []
     at, started = 0, time.monotonic()
     while at < args.count:
-        command = [sys.executable, __file__, *map(str, args.seeds), "--seed", str(args.seed)]
+        command = [sys.executable, "-m", "validation.fuzz", *map(str, args.seeds), "--seed", str(args.seed)]
         command += ["--gigabytes", str(args.gigabytes), "--child", str(at), str(args.count)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert child.stdout is not None
@@ -80,7 +81,7 @@ def _parent(args: argparse.Namespace) -> int:
 class _Watchdog:
     """Kills a child that says nothing for too long."""
 
-    def __init__(self, child: subprocess.Popen, seconds: float) -> None:
+    def __init__(self, child: subprocess.Popen[str], seconds: float) -> None:
         self.child, self.seconds, self.bit = child, seconds + 240, False  # a child needs time to begin
         self.reset()
         self.seconds = seconds
@@ -147,10 +148,11 @@ def _derive(path: Path, derived: Path) -> None:
 
     if kind_of(path) != "DICOM":
         return
-    with open_dicom(path, frames=slice(0, FRAMES_READ)) as scan:
-        with DicomWriter(derived, scan, transfer_syntax="rle", overwrite=True) as writer:
-            cine = scan.read()
-            writer.append(SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={}))
+    opened: Any = open_dicom(path, frames=slice(0, FRAMES_READ))
+    with opened as scan, DicomWriter(derived, scan, transfer_syntax="rle", overwrite=True) as writer:
+        cine = scan.read()
+        result: Any = SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={})
+        writer.append(result)
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

@@ -1,6 +1,6 @@
 """How far simulated frames are from real ones: statistics of both, side by side.
 
-    python validation/gap.py [--frames 64] [--simulator PATH]
+    python -m validation.gap [--frames 64] [--simulator PATH]
 
 Real scans are those of the tuning share (``patients.json``), first frames, and the six hazy clips, all brought to the
 model grid as the priors see them; simulated ones are what the priors train on. ``--simulator`` takes the package
@@ -10,7 +10,6 @@ model grid as the priors see them; simulated ones are what the priors train on. 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +20,10 @@ from scipy import ndimage
 
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import open_cine
-from usdehaze.validation.patients import read_patients
+from validation.markdown import head, row
+from validation.paths import PATIENTS, real_scans
+from validation.patients import read_patients
 
-HERE = Path(__file__).resolve().parent
 SEED = 1_700_000_000
 SMOOTH_CELLS = 4.0  # what varies slower than this along either axis is anatomy, what varies faster is speckle
 THIRDS = {"near": (0.05, 0.35), "middle": (0.35, 0.65), "far": (0.65, 0.95)}  # of the depth
@@ -91,14 +91,14 @@ def table(sets: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> list[str]:
     """Median and range of the middle 80 % of every statistic, a row each, and what simulated frames leave uncovered."""
     measured = {name: [statistics(*frame) for frame in frames] for name, frames in sets.items()}
     keys = list(dict.fromkeys(key for rows in measured.values() for row in rows for key in row))
-    lines = [f"| | {' | '.join(f'{name} ({len(sets[name])})' for name in sets)} |", "|" + "---|" * (len(sets) + 1)]
+    lines = head("", [f"{name} ({len(frames)})" for name, frames in sets.items()])
     for key in keys:
         cells = []
         for rows in measured.values():
             values = [row[key] for row in rows if key in row]
             low, middle, high = np.quantile(values, [0.1, 0.5, 0.9]) if values else [np.nan] * 3
             cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
-        lines.append(f"| {key} | {' | '.join(cells)} |")
+        lines.append(row(key, cells))
     return lines
 
 
@@ -108,10 +108,10 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=64, help="simulated frames of each kind")
     parser.add_argument("--simulator", type=Path, help="folder that holds another usdehaze/ to simulate with")
     args = parser.parse_args()
-    data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
+    data = real_scans()
     if not data.is_dir():
         sys.exit(f"gap: no real scans in {data}; set USDEHAZE_DATA to their folder")
-    names = read_patients(HERE / "patients.json", "tuning")
+    names = read_patients(PATIENTS, "tuning")
     sets = {
         "camus": real_frames([data / "camus" / f"{name}.h5" for name in names["camus"]], "image"),
         "clean-cines": real_frames([data / "clean-cines" / f"{name}.h5" for name in names["clean-cines"]]),

@@ -1,6 +1,6 @@
 """How good the gCNR estimators are on speckle, whose gCNR is known in closed form.
 
-    python validation/gcnr_estimator.py --pairs 200
+    python -m validation.gcnr_estimator --pairs 200
 
 Two square regions of fully developed speckle, mean powers c to 1, independent pixels or cells of speckle a few pixels
 wide. A row: the theory, the mean of the plain estimator, of its measured bias and of the corrected estimator, and how

@@ -1,4 +1,4 @@
-"""Peak memory of ``usdehaze process`` on short and long cines: ``python validation/memory.py``.
+"""Peak memory of ``usdehaze process`` on short and long cines: ``python -m validation.memory``.
 
 Reading, writing and previews are what is measured, so that the priors are tiny, random ones and take a single step. The
 frames are noise, which compresses badly and fills every buffer. Each row is a process of its own.
@@ -17,8 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from _tiny_priors import write_tiny_priors
+from tests._tiny_priors import write_tiny_priors
 
 SIDE = 64  # pixels
 

@@ -1,4 +1,4 @@
-"""Networks of explicit priors compared for the arithmetic they get: ``python validation/networks.py --kind tissue``.
+"""Networks of explicit priors compared for the arithmetic they get: ``python -m validation.networks --kind tissue``.
 
 Every variant is trained on the same simulated frames with the same number of multiplications (the shipped shape takes
 --steps of 16 frames), then asked what a pass costs and what it learned: the denoising loss on frames not seen before,
@@ -10,12 +10,12 @@ against the shipped prior trained on just like that. What follows: ``validation/
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,11 @@ from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import training_frames
 from usdehaze.training.data import HELD_OUT_SEED, SAMPLE_SEED, noise_generator
 from usdehaze.training.objective import draw_sigmas
+from validation.markdown import head, row
+from validation.paths import RESULTS, RUNS
+from validation.records import Records, code_hash
 
-HERE = Path(__file__).resolve().parent
+KINDS = ("tissue", "haze")
 GRID = (128, 128)
 LEVELS = (0.05, 0.1, 0.2, 0.4)  # noise levels that are asked for; fast goes from 0.5 to 0.04
 POOL, HELD_OUT, BATCH = 1024, 64, 16
@@ -85,7 +88,7 @@ class Attention(nn.Module):
 
 
 def with_attention(net: FastUNet) -> nn.Module:
-    level = net.down[-1]
+    level: Any = net.down[-1]
     level[-1] = Attention(level[-1], net.config["channels"][-1])
     return net
 
@@ -128,24 +131,25 @@ VARIANTS = {
 def main() -> None:
     """Trains what is missing, then writes the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kind", nargs="+", choices=("tissue", "haze"), default=("tissue", "haze"))
+    parser.add_argument("--kind", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--steps", type=int, default=120, help="of the shipped shape; others as many as cost the same")
     parser.add_argument("--variants", nargs="+", type=int, default=range(len(VARIANTS)), help="their numbers; all")
-    parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "networks", help="where results are kept")
-    parser.add_argument("--out", type=Path, default=HERE / "NETWORKS.md", help="the tables")
+    parser.add_argument("--work", type=Path, default=RUNS / "networks", help="where results are kept")
+    parser.add_argument("--out", type=Path, default=RESULTS / "NETWORKS.md", help="the tables")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    args.work.mkdir(parents=True, exist_ok=True)
-    lines = ["# Networks", "", "    " + " ".join(["python validation/networks.py", *sys.argv[1:]]), ""]
+    records = Records(args.work, "validation.networks")
+    lines = ["# Networks", "", "    " + " ".join(["python -m validation.networks", *sys.argv[1:]]), ""]
     for kind in args.kind:
         rows = {"shipped prior": shipped(kind, args.work)}
         for number in args.variants:
             name = list(VARIANTS)[number]
-            path = args.work / f"{kind}-{number}-{args.steps}.json"
-            if not path.exists():
-                path.write_text(json.dumps(measure(VARIANTS[name], kind, args.steps, args.work)))
-                print(kind, name, path.read_text(), file=sys.stderr, flush=True)
-            rows[name] = json.loads(path.read_text()) | cost_of(VARIANTS[name])
+            by = {
+                "budget": args.steps,
+                "priors": [Prior.load(prior, k).name for k, prior in zip(KINDS, PRIORS["fast"], strict=True)],
+            }
+            record = records.kept(kind, name, by, partial(measure, VARIANTS[name], kind, args.steps, args.work))
+            rows[name] = record | cost_of(VARIANTS[name])
         lines += table(kind, args.steps, rows)
         args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
@@ -153,7 +157,7 @@ def main() -> None:
 
 def frames_of(kind: str, work: Path) -> tuple[Tensor, Tensor]:
     """Frames to train on and frames that are held out, ``(N, 1, depth, angle)``, simulated once."""
-    path = work / f"{kind}.pt"
+    path = work / f"{kind}-{code_hash('validation.networks')}.pt"
     if not path.exists():
         pools = ((POOL, SAMPLE_SEED), (HELD_OUT, HELD_OUT_SEED))
         torch.save([training_frames(kind, n, torch.Generator().manual_seed(s), *GRID) for n, s in pools], path)
@@ -238,7 +242,7 @@ def multiplications(net: nn.Module, channels: int) -> int:
 @torch.inference_mode()
 def milliseconds(net: nn.Module, channels: int) -> float:
     """Of a pass, per frame, on one core; the fastest of several."""
-    net = net.eval().to(memory_format=torch.channels_last)
+    net = net.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, level = torch.rand(TIMED_CHAINS, channels, *GRID), torch.zeros(TIMED_CHAINS)
     taken = []
     for _ in range(40):
@@ -256,12 +260,12 @@ def shipped(kind: str, work: Path) -> dict[str, Any]:
 
 def table(kind: str, steps: int, rows: dict[str, dict[str, Any]]) -> list[str]:
     """One row a network."""
-    heads = ["", "parameters", "ms a pass", "steps", *(f"sigma {s:g}" for s in LEVELS)]
+    heads = ["parameters", "ms a pass", "steps", *(f"sigma {s:g}" for s in LEVELS)]
     lines = [f"## {kind.capitalize()}, what {steps} steps of the shipped shape cost: denoising loss over sigma^2", ""]
-    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for name, row in rows.items():
-        cells = [name, f"{row['parameters']:,}", f"{row['ms']:.1f}", f"{row['steps'] or ''}"]
-        lines.append("| " + " | ".join([*cells, *(f"{loss:.4f}" for loss in row["loss"])]) + " |")
+    lines += head("", heads)
+    for name, of in rows.items():
+        cells = [f"{of['parameters']:,}", f"{of['ms']:.1f}", f"{of['steps'] or ''}"]
+        lines.append(row(name, [*cells, *(f"{loss:.4f}" for loss in of["loss"])]))
     return [*lines, ""]
 
 

@@ -1,4 +1,4 @@
-"""Quality and time of each preset: ``python validation/presets.py``.
+"""Quality and time of each preset: ``python -m validation.presets``.
 
 On frames for tuning: simulated hearts that no prior was trained on, clean real frames under simulated haze (every level
 and extent, tuning share of ``patients.json``), and frame 0 of the real hazy clips. Every frame leaves a record in
@@ -13,32 +13,31 @@ Clips are few and one of them hardly has a septum: give several --seeds before y
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from bench_parts import FLOOR_DB, Bench
-from bench_records import Records, digest_of, made_by, priors_of
 
 from usdehaze.cine import Cine
 from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.dehazing.settings import PRESETS, Settings, preset_with
 from usdehaze.io import open_cine
-from usdehaze.validation.benchmark import FIRST_SEED, Decomposed
-from usdehaze.validation.patients import SHARES
-from usdehaze.validation.prior_bench import clip_figures
-from usdehaze.validation.realhaze import Scene, simulated_scene
+from usdehaze.validation.benchmark import FIRST_SEED
 from usdehaze.validation.regions import find_regions
-from usdehaze.validation.trust_study import hazy_figures
+from usdehaze.validation.scene import Decomposed, Scene, hazy_figures, wall_error
+from validation.bench.parts import FLOOR_DB, Bench
+from validation.figures import clip_figures
+from validation.markdown import head, mean, row
+from validation.paths import RESULTS, RUNS, real_scans
+from validation.patients import SHARES
+from validation.records import Records, digest_of, made_by, priors_of, truth_of
+from validation.scenes import simulated_scene
 
-HERE = Path(__file__).resolve().parent
 SIMULATED_FIRST = FIRST_SEED + 1000  # the bench has the seeds below
 QUICK = tuple(name for name in PRESETS if name != "paper")  # the paper's takes a minute a frame and more
 SIMULATED, REAL, CLIPS = "simulated", "real", "clips"
@@ -77,22 +76,21 @@ def main() -> None:
     parser.add_argument("--posterior", help="file, or name of a shipped one (the default)")
     parser.add_argument("--tissue-prior", help="file, or name of a shipped prior, instead of the posterior")
     parser.add_argument("--haze-prior", help="that goes with it")
-    parser.add_argument("--work", type=Path, default=HERE.parent / "runs" / "presets", help="where records are kept")
-    parser.add_argument("--out", type=Path, default=HERE / "PRESETS.md", help="the table")
+    parser.add_argument("--work", type=Path, default=RUNS / "presets", help="where records are kept")
+    parser.add_argument("--out", type=Path, default=RESULTS / "PRESETS.md", help="the table")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    args.work.mkdir(parents=True, exist_ok=True)
-    data = Path(os.environ.get("USDEHAZE_DATA", HERE.parents[1] / "shared" / "data"))
+    data = real_scans()
+    records = Records(args.work, "validation.presets")
     frames = list(simulated(args.simulated))
     if data.is_dir():
-        frames += [*under_haze(data, args.real), *clips(data)]
+        frames += [*under_haze(data, args.real, records), *clips(data)]
     networks = {name: getattr(args, name) for name in ("posterior", "tissue_prior", "haze_prior")}
     trained = Dehazer.from_pretrained(**networks, device="cpu")
     presets = {name: preset_with(name, explicit=trained.settings.by_rule) for name in args.presets}
-    records = Records(args.work)
     table = {name: measure(settings, frames, args.seeds, trained, records) for name, settings in presets.items()}
     text = "\n".join(
-        page(table, presets, frames, args.seeds, trained, " ".join(["python validation/presets.py", *sys.argv[1:]]))
+        page(table, presets, frames, args.seeds, trained, " ".join(["python -m validation.presets", *sys.argv[1:]]))
     )
     args.out.write_text(text + "\n", encoding="utf-8")
     print(text)
@@ -105,17 +103,19 @@ def simulated(n: int) -> Iterator[Frame]:
         yield of_scene(SIMULATED, scene)
 
 
-def under_haze(data: Path, n: int) -> Iterator[Frame]:
+def under_haze(data: Path, n: int, records: Records) -> Iterator[Frame]:
     """Clean real frames for tuning, each under another haze: level and extent in turn."""
-    bench = Bench({}, data, Records(Path()), SHARES[0])
+    bench = Bench({}, data, records, SHARES[0])
     for i, scan in enumerate(bench.clean_scans(n)):
         native = scan.mapper.from_model(bench.hazes[i % len(bench.hazes)].frame_db[None], FLOOR_DB)
-        yield of_scene(REAL, scan.under(native, native[0]))
+        yield of_scene(REAL, scan.under(native))
 
 
 def of_scene(part: str, scene: Scene) -> Frame:
-    truth = {"truth": digest_of(scene.clean.frames), "walls": digest_of(scene.walls)}
-    return Frame(part, scene.hazy, truth, partial(hazy_figures, scene))
+    def figures(result: Decomposed) -> dict[str, Any]:
+        return hazy_figures(scene, result) | wall_error(scene, result.tissue[0])
+
+    return Frame(part, scene.hazy, truth_of(scene), figures)
 
 
 def clips(data: Path) -> Iterator[Frame]:
@@ -128,7 +128,7 @@ def clips(data: Path) -> Iterator[Frame]:
         def figures(result: Decomposed, cine: Cine = cine, masks: list[np.ndarray] = masks) -> dict[str, Any]:
             return clip_figures(cine.frames[0], result.tissue[0], result.haze[0], *masks)
 
-        yield Frame(CLIPS, cine, {"regions": digest_of(np.stack(masks))}, figures)
+        yield Frame(CLIPS, cine, {"regions": digest_of(*masks)}, figures)
 
 
 def measure(
@@ -162,7 +162,7 @@ def page(
 ) -> list[str]:
     """The table as Markdown, one row of means for each preset."""
     n_of = {part: sum(frame.part == part for frame in frames) for part in (SIMULATED, REAL, CLIPS)}
-    heads = ["", "steps", "samples", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
+    heads = ["steps", "samples", "network passes", *(c[0] for c in COLUMNS), "largest KS septum", "CPU s"]
     lines = [
         "# Presets: quality and time",
         "",
@@ -175,23 +175,17 @@ def page(
         "",
         f"Networks: {', '.join(priors_of(trained).values())}.",
         "",
-        "| " + " | ".join(heads) + " |",
-        "|" + "---|" * len(heads),
+        *head("", heads),
     ]
     for name, records in table.items():
-        cells = [name, str(presets[name].steps), str(presets[name].samples)]
+        cells = [str(presets[name].steps), str(presets[name].samples)]
         cells.append(mean([r["evaluations"] for r in records], 0))
         for _, part, figure, which, digits in COLUMNS:
             cells.append(mean([r[figure][which] for r in records if r["set"] == part and figure in r], digits))
         septa = [r["ks_tissue"]["tissue"] for r in records if r["set"] == CLIPS]
         cells += [f"{max(septa):.2f}" if septa else "", mean([r["dehaze_cpu_s"] for r in records], 2)]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(row(name, cells))
     return lines
-
-
-def mean(values: list[float], digits: int) -> str:
-    """Mean of what there is."""
-    return f"{np.mean(values):.{digits}f}" if values else ""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Seconds per frame and peak memory of a preset on this CPU: ``python validation/speed.py``.
+"""Seconds per frame and peak memory of a preset on this CPU: ``python -m validation.speed``.
 
 Each row dehazes simulated cines of one size from native frames to native frames, file reading and writing left out.
 """

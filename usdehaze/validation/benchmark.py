@@ -5,25 +5,32 @@ else for Gaussian noise (what a denoiser without any idea of haze makes of it). 
 and the true haze. Then the tissue is dehazed alone, without haze: it should come back as it went in ("do no harm").
 
 The figures of trust that cost nothing more are taken on the way; the rest, and other methods, are
-``python validation/trust.py``.
+``python -m validation.trust``.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from usdehaze.cine import Cine, Source
+from usdehaze.simulate.tissue import CAVITY, WALL
 from usdehaze.validation import metrics
-from usdehaze.validation.evaluate import figure, frame_metrics, metrics_document, summarise, truth_metrics
-from usdehaze.validation.trust import flicker_ratio, harm_figures, leak_bits, leak_correlation
+from usdehaze.validation.evaluate import figure, metrics_document, summarise
+from usdehaze.validation.scene import (
+    Decomposed,
+    Dehaze,
+    Scene,
+    clean_figures,
+    hazy_figures,
+    labelled_scene,
+    removed_flicker,
+)
 
 FIRST_SEED = 1_000_000_000  # training draws its seeds below this
-WALL, CAVITY = 1, 2  # values of SimulatedCine.labels
-MIN_REGION_PIXELS = 200  # fewer of walls or cavities and a frame has no region figures
 OURS = "ours"
 BASELINE = "gaussian noise"
 
@@ -48,23 +55,12 @@ TRUST_ESTIMATORS = {
     "leak_bits": "mutual information of haze estimate and true tissue less that of true haze and true tissue, bits",
     "removed_flicker": "frame-to-frame change of what was removed over that of the input",
 }
-FULL_STUDY = "calibration, seeds, classical methods and real frames: python validation/trust.py, validation/TRUST.md"
+FULL_STUDY = (
+    "calibration, seeds, classical methods and real frames: python -m validation.trust, validation/results/TRUST.md"
+)
 
 
-class Decomposed(Protocol):
-    """What a dehazer gives back: both ``(T, H, W)`` in dB."""
-
-    @property
-    def tissue(self) -> np.ndarray: ...
-
-    @property
-    def haze(self) -> np.ndarray: ...
-
-
-Method = Callable[[Cine], Decomposed]
-
-
-def installed_methods() -> dict[str, Method]:
+def installed_methods() -> dict[str, Dehaze]:
     """The shipped posterior with the default preset, and the shipped tissue prior without a haze prior."""
     from usdehaze.dehazing.dehazer import Dehazer
 
@@ -78,7 +74,7 @@ def run_benchmark(
     n_scenes: int = 8,
     n_frames: int = 2,
     bins: int | None = None,
-    methods: Mapping[str, Method] | None = None,
+    methods: Mapping[str, Dehaze] | None = None,
     simulate: Callable[..., Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -106,25 +102,25 @@ def run_benchmark(
     seconds = dict.fromkeys(methods, 0.0)
     made_by: dict[str, Any] = {}
 
-    for scene in range(n_scenes):
-        seed = FIRST_SEED + scene
+    for done, seed in enumerate(range(FIRST_SEED, FIRST_SEED + n_scenes), 1):
         truth = simulate(n_frames=n_frames, seed=seed)
-        hazy = _cine(truth, truth.hazy, seed)
+        scene = _scene(truth, seed)
         for name, dehaze in methods.items():
             started = time.perf_counter()
-            result = dehaze(hazy)
+            result = dehaze(scene.hazy)
             seconds[name] += time.perf_counter() - started
             made_by[name] = getattr(result, "settings", {})
-            records[name] += [_record(seed, t, truth, result.tissue[t], result.haze[t], bins) for t in range(n_frames)]
-            clean = dehaze(_cine(truth, truth.tissue, seed))
-            for t, record in enumerate(records[name][-n_frames:]):
-                harm = harm_figures(truth.tissue[t], clean.tissue[t], truth.labels[t] == WALL)
-                record |= {key: figure(None, value) for key, value in harm.items()}
-            records[name][-n_frames] |= _flicker(truth, result.tissue)
-        records["truth"] += [_record(seed, t, truth, truth.tissue[t], truth.haze[t], bins) for t in range(n_frames)]
-        records["truth"][-n_frames] |= _flicker(truth, truth.tissue)
+            clean = dehaze(scene.clean)
+            of_scene = _records(scene, result, bins)
+            for t, record in enumerate(of_scene):
+                record |= clean_figures(truth.tissue[t], clean.tissue[t], truth.labels[t] == WALL)
+            of_scene[0] |= _flicker(scene, result.tissue)
+            records[name] += of_scene
+        of_truth = _records(scene, scene.truth, bins)
+        of_truth[0] |= _flicker(scene, scene.truth.tissue)
+        records["truth"] += of_truth
         if progress is not None:
-            progress(scene + 1, n_scenes)
+            progress(done, n_scenes)
 
     n_total = n_scenes * n_frames
     document = metrics_document(
@@ -134,7 +130,7 @@ def run_benchmark(
         seeds=[FIRST_SEED, FIRST_SEED + n_scenes - 1],
         frames_per_scene=n_frames,
         seconds_per_frame={name: round(total / n_total, 3) for name, total in seconds.items()},
-        min_region_pixels=MIN_REGION_PIXELS,
+        min_region_pixels=metrics.MIN_REGION_PIXELS,
         methods=made_by,
     )
     estimators = ESTIMATORS | TRUST_ESTIMATORS
@@ -172,34 +168,20 @@ def _table(document: dict[str, Any], names: Iterable[str]) -> list[str]:
     return lines
 
 
-def _cine(truth: Any, frames: np.ndarray, seed: int) -> Cine:
-    """Simulated frames as a Cine."""
+def _scene(truth: Any, seed: int) -> Scene:
+    """A simulated cine and its truth, with regions in those frames alone that have enough pixels of both."""
     source = Source(name=f"scene-{seed}", layout="usdehaze simulation")
-    return Cine(np.ascontiguousarray(frames, dtype=np.float32), truth.geometry, truth.dynamic_range_db, None, source)
+    hazy, tissue = (np.ascontiguousarray(frames, dtype=np.float32) for frames in (truth.hazy, truth.tissue))
+    cine = Cine(hazy, truth.geometry, truth.dynamic_range_db, None, source)
+    counts = [(truth.labels == label).sum(axis=(1, 2)) for label in (WALL, CAVITY)]
+    enough = np.minimum(*counts) >= metrics.MIN_REGION_PIXELS
+    return labelled_scene(cine, tissue, truth.haze, truth.labels * enough[:, None, None])
 
 
-def _record(seed: int, t: int, truth: Any, tissue: np.ndarray, haze: np.ndarray, bins: int | None) -> dict[str, Any]:
-    """Figures of one frame of one scene against its truth; ``tissue`` and ``haze`` are ``(H, W)`` estimates in dB."""
-    hazy, dynamic_range_db = truth.hazy[t], truth.dynamic_range_db
-    record: dict[str, Any] = {"cine": f"scene-{seed}", "frame": t}
-    wall, cavity = truth.labels[t] == WALL, truth.labels[t] == CAVITY
-    enough = min(wall.sum(), cavity.sum()) >= MIN_REGION_PIXELS
-    regions = (wall, cavity) if enough else (None, None)
-    record |= truth_metrics(hazy, tissue, truth.tissue[t], dynamic_range_db, *regions)
-    record["haze_psnr_db"] = figure(
-        metrics.psnr_db(hazy, truth.haze[t], dynamic_range_db), metrics.psnr_db(haze, truth.haze[t], dynamic_range_db)
-    )
-    for name, leak in (("leak_correlation", leak_correlation), ("leak_bits", leak_bits)):
-        record[name] = figure(*(leak(image, truth.tissue[t], truth.haze[t]) for image in (hazy, haze)))
-    record["max_rise_db"] = figure(None, float((tissue - hazy).max()))
-    if enough:
-        record |= frame_metrics(hazy, tissue, wall, cavity, bins)
-    return record
+def _records(scene: Scene, split: Decomposed, bins: int | None) -> list[dict[str, Any]]:
+    return [hazy_figures(scene, split, t, bins) for t in range(len(scene.haze))]
 
 
-def _flicker(truth: Any, tissue: np.ndarray) -> dict[str, Any]:
+def _flicker(scene: Scene, tissue: np.ndarray) -> dict[str, Any]:
     """Flicker of what was removed from a scene, for the record of its first frame; nothing for a single frame."""
-    if len(tissue) < 2:
-        return {}
-    ratio = flicker_ratio(truth.hazy - tissue, truth.hazy, np.ones(truth.hazy.shape[1:], bool))
-    return {"removed_flicker": figure(None, ratio)}
+    return {"removed_flicker": figure(None, removed_flicker(scene, tissue))} if len(tissue) > 1 else {}

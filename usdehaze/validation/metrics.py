@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import ndimage, stats
 
+MIN_REGION_PIXELS = 200  # fewer of walls or cavities and a frame has no figures of both
 SSIM_SIGMA = 1.5  # Wang et al. 2004: Gaussian window of standard deviation 1.5 pixels ...
 SSIM_RADIUS = 5  # ... cut to 11 x 11
 

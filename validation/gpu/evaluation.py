@@ -22,7 +22,6 @@ from usdehaze.training.train import errors_on
 from usdehaze.validation import metrics
 
 FIRST_SEED = 1_000_003_000  # training draws below 1,000,000,000; the benchmark and the presets have those between
-MIN_REGION_PIXELS = 200  # as in the benchmark, which needs h5py
 PRESET = "fast"
 FIGURES = ("psnr_gain_db", "haze_psnr_db", "wall_error_db", "cavity_error_db")
 
@@ -86,7 +85,7 @@ def heart_figures(heart: SimulatedCine, tissue_db: np.ndarray, haze_db: np.ndarr
     ]
     for label in (WALL, CAVITY):
         region = heart.labels[0] == label
-        enough = region.sum() >= MIN_REGION_PIXELS
+        enough = region.sum() >= metrics.MIN_REGION_PIXELS
         figures.append(metrics.mean_shift_db(true[region], tissue_db[region]) if enough else math.nan)
     return figures
 

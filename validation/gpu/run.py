@@ -9,13 +9,13 @@ The learned posterior goes on from the shipped one, on pairs simulated on the GP
 1. Every row of ``checks`` is ``ok``, and ``evaluation`` speaks for the trained posterior: ``difference`` of PSNR gain
    and haze PSNR well above its standard error, errors of walls and cavities no farther from 0, ``loss`` and the errors
    of ``held_out`` lower, its ``inside`` no farther from 0.95.
-2. Real frames decide: ``python validation/bench.py --set posterior=DIR/posterior.safetensors``, on scans for tuning, is
+2. Real frames decide: ``python -m validation.bench --set posterior=DIR/posterior.safetensors``, on scans for tuning, is
    no worse than without this option.
 3. Copy weights and card into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower
    than on the shipped cards.
-4. ``python validation/bench.py --patients held-out --only b,c,d,e --card`` (puts scores on the card), ``python
-   validation/real.py`` and ``python validation/trust.py``; what they and ``results.json`` say goes into
-   ``validation/RESULTS.md`` and ``validation/priors.md``.
+4. ``python -m validation.bench --patients held-out --only b,c,d,e --card`` (puts scores on the card), ``python
+   -m validation.real`` and ``python -m validation.trust``; what they and ``results.json`` say goes into
+   ``validation/results/RESULTS.md`` and ``validation/priors.md``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from evaluation import evaluate, sign
-from training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, posterior_again, train_one
 
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.dehazer import INTERVAL, Dehazer
@@ -47,6 +45,8 @@ from usdehaze.diffusion.observation import Additive, Observation
 from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.simulate import simulate_cine, training_frames, training_pairs
+from validation.gpu.evaluation import evaluate, sign
+from validation.gpu.training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, posterior_again, train_one
 
 PRESETS_RUN = ("fast", "quality", "preview")
 RULE = "proximal"

@@ -7,4 +7,4 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
-exec "${PYTHON:-python3}" "$root/validation/gpu/run.py" "$@"
+exec "${PYTHON:-python3}" -m validation.gpu.run "$@"

@@ -1,0 +1,1 @@
+"""What adapting a tissue prior to one probe gains."""

@@ -1,0 +1,1 @@
+"""The test bench for dehazers and their priors."""

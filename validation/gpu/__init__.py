@@ -1,0 +1,1 @@
+"""What a GPU is needed for; needs torch, numpy, scipy and safetensors alone."""

@@ -1,0 +1,1 @@
+"""Every figure of regions on real frames."""

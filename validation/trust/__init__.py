@@ -1,0 +1,1 @@
+"""The study of trust: do no harm, leakage, calibration, stability."""
