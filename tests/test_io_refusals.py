@@ -131,7 +131,7 @@ def test_sizes_that_are_declared_but_not_stored_take_no_memory(tmp_path):
 
 
 def test_too_many_frames_at_once_are_refused_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.h5.MAX_FRAMES_BYTES", 2**14)
+    monkeypatch.setattr("usdehaze.io.limits.MAX_FRAMES_BYTES", 2**14)
     path = write(tmp_path / "a.h5", {"x": fan_frames(3)})
     refused(path, "3 frames of 64 x 64 need", "--frames")
     assert len(open_cine(path, frames=slice(1, 2)).frames) == 1

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from usdehaze.io.reading import Reading
 
 SEED = click.IntRange(0, 2**63 - 1)
 # Names of usdehaze.dehazing.settings, which is not imported for --help.
@@ -18,7 +22,7 @@ SAMPLERS = (
     *("stochastic", "euler", "euler-churn", "heun", "heun-churn", "dpmpp-2m", "dpmpp-2m-sde", "langevin"),
     *("adaptive-flow", "euler-maruyama", "reverse-diffusion", "predictor-corrector", "probability-flow"),
 )
-UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.units, which is not imported for --help
+UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.reading, which is not imported for --help
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -156,6 +160,13 @@ def reading_options(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def take_reading(options: dict[str, Any]) -> Reading:
+    """Takes the options that say what to read of a scan out of a command's options."""
+    from usdehaze.io.reading import Reading
+
+    return Reading(**{field.name: options.pop(field.name) for field in fields(Reading) if field.name in options})
 
 
 def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from usdehaze.io.detect import RESULT_SUFFIX, kind_of, list_scans
-from usdehaze.io.opening import open_cine, open_scan
+from usdehaze.io.detect import RESULT_SUFFIX, list_scans
+from usdehaze.io.formats import kind_of
+from usdehaze.io.open import open_cine, open_scan
+from usdehaze.io.reading import Reading
 from usdehaze.io.result import (
     ResultWriter,
     StoredResult,
@@ -18,6 +20,7 @@ from usdehaze.io.sink import Sink
 
 __all__ = [
     "RESULT_SUFFIX",
+    "Reading",
     "ResultWriter",
     "Scan",
     "Sink",

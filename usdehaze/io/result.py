@@ -16,7 +16,7 @@ from usdehaze.cine import Cine, Source
 from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic
 from usdehaze.io.geometry_group import read_frame_times, read_geometry, write_geometry
-from usdehaze.io.h5 import check_memory, get_dataset, open_file, text
+from usdehaze.io.h5 import get_dataset, open_file, text
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.layouts.own import (
     FORMAT_VERSION,
@@ -25,6 +25,7 @@ from usdehaze.io.layouts.own import (
     check_version,
     read_dynamic_range,
 )
+from usdehaze.io.limits import check_memory
 from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
 

@@ -1,6 +1,6 @@
 """What an HDF5 file can look like: one recogniser per layout, tried in order, the most specific first.
 
-A new layout is a module here with a function ``recognise(file, path, dataset, axes) -> Found | None``, added to
+To add a layout: a module with a function ``recognise(file, path, reading) -> StoredCine | None``, and a line here in
 `LAYOUTS`.
 """
 
@@ -11,11 +11,12 @@ from collections.abc import Callable
 import h5py
 
 from usdehaze.io.layouts import channel, own, pairs, plain, uff, zea
-from usdehaze.io.layouts.found import Found
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine
 
-Recogniser = Callable[[h5py.File, object, "str | None", "str | None"], "Found | None"]
+Recogniser = Callable[[h5py.File, object, Reading], StoredCine | None]
 
-LAYOUTS: tuple[Recogniser, ...] = (
+LAYOUTS: list[Recogniser] = [
     own.recognise_result,
     own.recognise_simulation,
     zea.recognise,
@@ -23,15 +24,15 @@ LAYOUTS: tuple[Recogniser, ...] = (
     channel.recognise,
     pairs.recognise,
     plain.recognise,
-)
+]
 
-__all__ = ["LAYOUTS", "Found", "Recogniser", "recognise"]
+__all__ = ["LAYOUTS", "Recogniser", "recognise"]
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found:
+def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine:
     """The frames in a file.
 
     Raises:
         InputError: no layout fits, or one that does finds the file wanting.
     """
-    return next(filter(None, (layout(file, path, dataset, axes) for layout in LAYOUTS)))
+    return next(filter(None, (layout(file, path, reading) for layout in LAYOUTS)))
