@@ -11,14 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from usdehaze.errors import InputError
-
-if TYPE_CHECKING:
-    from usdehaze.io.images import ImageFile
-    from usdehaze.io.reading import Reading
-    from usdehaze.io.scan import Scan
+from usdehaze.io.reading import Reading
+from usdehaze.io.scan import Scan
+from usdehaze.io.stored_cine import ImageFile
 
 EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images"
 START_BYTES = 132  # of a file that its signature is looked for in
@@ -51,7 +49,7 @@ class FileFormat:
     has_datasets: bool = False
     holds: str = ""
 
-    def check(self, reading: Reading, path: object) -> None:
+    def check_reading(self, reading: Reading, path: object) -> None:
         """Refuses reading options that mean nothing for files of this format.
 
         Raises:

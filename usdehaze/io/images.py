@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from PIL import Image
@@ -16,20 +15,10 @@ from usdehaze.errors import InputError
 from usdehaze.io.formats import format_of, images_in
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import ImageFile, StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
-
-
-class ImageFile(Protocol):
-    """An opened image file of any format: what `usdehaze.io.formats.FileFormat.open_image` gives."""
-
-    def stored(self) -> StoredCine:
-        """Its frames."""
-
-    def close(self) -> None:
-        """Closes it."""
 
 
 class ImageScan(StoredScan):

@@ -39,7 +39,7 @@ def open_scan(path: str | os.PathLike[str], reading: Reading | None = None, **op
     if found is None:
         raise InputError(path, f"is no scan ({kind_of(path)})", EXPECTED)
     reading = with_options(reading, path, **options)
-    found.check(reading, path)
+    found.check_reading(reading, path)
     return found.open_scan(path, reading)
 
 

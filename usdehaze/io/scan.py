@@ -50,8 +50,8 @@ class Scan(ABC):
     def close(self) -> None:
         """Lets go of the file."""
 
-    def _read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """As `read_db`, and the frames' ``tissue_mask``: `usdehaze.cine.Cine`."""
+    def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """As `read_db`, and the ``tissue_mask`` of these frames, see `usdehaze.cine.Cine`."""
         return self.read_db(start, stop), None
 
     def read(self, start: int = 0, stop: int | None = None) -> Cine:
@@ -63,7 +63,7 @@ class Scan(ABC):
         stop = self.n_frames if stop is None else stop
         source = replace(self.source, first_frame=self.source.first_frame + start)
         times = None if self.frame_times_s is None else self.frame_times_s[start:stop]
-        frames_db, tissue_mask = self._read(start, stop)
+        frames_db, tissue_mask = self._read_with_mask(start, stop)
         try:
             return Cine(frames_db, self.geometry, self.dynamic_range_db, times, source, tissue_mask)
         except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -43,6 +44,16 @@ class StoredCine:
     origin_m: tuple[float, float] = (0.0, 0.0)
     frame_times_s: np.ndarray | None = None
     assumptions: tuple[str, ...] = ()
+
+
+class ImageFile(Protocol):
+    """An opened image file of any format: what `usdehaze.io.formats.FileFormat.open_image` gives."""
+
+    def stored(self) -> StoredCine:
+        """Its frames."""
+
+    def close(self) -> None:
+        """Closes it."""
 
 
 def from_rf(stored: StoredCine) -> StoredCine:

@@ -86,8 +86,11 @@ class StoredScan(Scan):
         if stored.geometry is not None:
             return stored.geometry, ()
         floor = -np.inf if self._scale.units == "dB" else 0
-        frames = [stored.read(index) for index in sector_frames(stored.shape, SECTOR_FRAMES)]
-        frames_db = np.stack([self._scale.to_db(np.where(np.isfinite(f), f, floor)) for f in frames])
+
+        def to_db(values: np.ndarray) -> np.ndarray:
+            return self._scale.to_db(np.where(np.isfinite(values), values, floor))
+
+        frames_db = np.stack([to_db(stored.read(index)) for index in sector_frames(stored.shape, SECTOR_FRAMES)])
         row_m, column_m = stored.spacing_m or (1.0, 1.0)
         sector = find_sector(frames_db, -self.dynamic_range_db, row_m / column_m)
         known = "No geometry in the file" if stored.spacing_m is None else "The file gives the pixel grid alone"

@@ -29,7 +29,10 @@ class UltrasoundReader(ImageReader):
         dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
         dynamic_range_db: dB between full scale and the floor; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
-        axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.open_scan`.
+        axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.Reading`.
+
+    Raises:
+        ValueError: options that cannot be, whatever the file.
 
     Example:
         >>> from monai.transforms import LoadImage
@@ -38,7 +41,7 @@ class UltrasoundReader(ImageReader):
         torch.Size([30, 480, 640])
     """
 
-    only: FileFormat | None = None  # of which the files must be
+    only: FileFormat | None = None  # the one format that is read; None for all of them
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class DicomScan(StoredScan):
         return file.stored()
 
     @property
-    def _pictures(self) -> DicomFile:
+    def _dicom(self) -> DicomFile:
         """The file, opened by this very process."""
         self._opened()
         assert self._file is not None
@@ -78,15 +78,15 @@ class DicomScan(StoredScan):
         Raises:
             InputError: a frame that cannot be decoded.
         """
-        return self._pictures.picture(self.source.first_frame + index)
+        return self._dicom.picture(self.source.first_frame + index)
 
     @cached_property
     def has_colour(self) -> bool:
         """True where any pixel of the frames asked for is not grey; decodes them until one is found."""
         return is_colour(self.pixel_format) and any(self.picture(i).grey() is not None for i in range(self.n_frames))
 
-    def _read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
-        file, first = self._pictures, self.source.first_frame
+    def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        file, first = self._dicom, self.source.first_frame
         frames_db = np.empty((stop - start, *self.shape), np.float32)
         masks: list[np.ndarray | None] = []
         for row, index in enumerate(range(first + start, first + stop)):
@@ -106,7 +106,7 @@ class DicomScan(StoredScan):
 
     def _find_geometry(self, stored: StoredCine) -> tuple[Geometry, tuple[str, ...]]:
         """From the file's regions and from frames all over the file, those that are damaged left out."""
-        file = self._pictures
+        file = self._dicom
         pictures: list[Picture] = []
         for index in sector_frames(stored.shape, FRAMES_USED):
             try:
