@@ -11,8 +11,9 @@ from test_io_images import mha
 
 from usdehaze import open_cine
 from usdehaze.errors import InputError
-from usdehaze.io import formats, kind_of, layouts, list_scans
+from usdehaze.io import formats, kind_of, list_scans
 from usdehaze.io.formats import DICOM, FORMATS, HDF5, IMAGE, IMAGE_FOLDER, META_IMAGE, FileFormat, format_of
+from usdehaze.io.hdf5 import layouts
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 

@@ -158,7 +158,7 @@ def test_a_compression_that_is_not_installed_is_named(tmp_path, monkeypatch):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=fan_frames(), compression="gzip")
-    monkeypatch.setattr("usdehaze.io.h5.h5py.h5z.filter_avail", lambda code: False)
+    monkeypatch.setattr("usdehaze.io.hdf5.access.h5py.h5z.filter_avail", lambda code: False)
     refused(path, "'x' is compressed with deflate (HDF5 filter 1), which is not installed; get it with")
 
 

@@ -16,7 +16,7 @@ from usdehaze.decibels import grey_to_db
 from usdehaze.errors import InputError
 from usdehaze.geometry import find_sector
 from usdehaze.io import ResultWriter, open_scan, read_result, write_result
-from usdehaze.io.layouts.blocks import BlockReader
+from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.scan import CineScan
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.io.zea import ZeaWriter, coordinates_of
@@ -85,7 +85,7 @@ def test_frames_that_are_missing_leave_no_file(tmp_path, scan_path):
 
 
 def test_a_reader_holds_no_more_than_a_block_of_a_long_cine(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.layouts.blocks.BLOCK_BYTES", 3 * 64 * 64)
+    monkeypatch.setattr("usdehaze.io.hdf5.layouts.blocks.BLOCK_BYTES", 3 * 64 * 64)
     read = []
     plain = h5py.Dataset.__getitem__
 

@@ -16,7 +16,7 @@ from bench_records import digest_of, made_by
 from usdehaze.cine import Cartesian, Cine, Source
 from usdehaze.geometry import make_mapper
 from usdehaze.io import open_cine
-from usdehaze.io.h5 import get_dataset, open_file
+from usdehaze.io.hdf5.access import get_dataset, open_file
 from usdehaze.validation.benchmark import MIN_REGION_PIXELS
 from usdehaze.validation.calibration import interval_coverage
 from usdehaze.validation.evaluate import figure, summarise

@@ -93,27 +93,27 @@ DICOM = FileFormat(
 META_IMAGE = FileFormat(
     name="MetaImage",
     signature=lambda path, start: start.startswith((b"ObjectType", b"NDims")),
-    open_scan=lazily("usdehaze.io.images", "ImageScan"),
-    open_image=lazily("usdehaze.io.metaimage", "MetaImage"),
-    is_alone=lazily("usdehaze.io.metaimage", "is_stack"),
+    open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
+    open_image=lazily("usdehaze.io.images.metaimage", "MetaImage"),
+    is_alone=lazily("usdehaze.io.images.metaimage", "is_stack"),
 )
 IMAGE = FileFormat(
     name="image",
     signature=lambda path, start: start.startswith(_IMAGE_SIGNATURES),
-    open_scan=lazily("usdehaze.io.images", "ImageScan"),
-    open_image=lazily("usdehaze.io.images", "PillowImage"),
+    open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
+    open_image=lazily("usdehaze.io.images.read", "PillowImage"),
     is_alone=lambda path: False,
 )
 HDF5 = FileFormat(
     name="HDF5",
     signature=_is_hdf5,
-    open_scan=lazily("usdehaze.io.hdf5", "Hdf5Scan"),
+    open_scan=lazily("usdehaze.io.hdf5.read", "Hdf5Scan"),
     has_datasets=True,
 )
 IMAGE_FOLDER = FileFormat(
     name="images",
     signature=lambda path, start: bool(images_in(path)),
-    open_scan=lazily("usdehaze.io.images", "ImageFolderScan"),
+    open_scan=lazily("usdehaze.io.images.read", "ImageFolderScan"),
     of_folders=True,
 )
 FORMATS = [DICOM, META_IMAGE, IMAGE, HDF5, IMAGE_FOLDER]  # looked at in this order

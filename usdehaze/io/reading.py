@@ -31,7 +31,7 @@ class Reading:
     Attributes:
         dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
         axes: of that dataset, one letter for each of its dimensions longer than one, in stored order: T, H, W, and C
-            for colour channels; needed only where the guess of `usdehaze.io.layouts.axes` is wrong.
+            for colour channels; needed only where the guess of `usdehaze.io.hdf5.layouts.axes` is wrong.
         units: what the stored values are, one of `UNITS`; needed only where the guess of `usdehaze.io.units` is wrong.
         dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.

@@ -15,10 +15,10 @@ import usdehaze
 from usdehaze.cine import Cine, Source
 from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic
-from usdehaze.io.geometry_group import read_frame_times, read_geometry, write_geometry
-from usdehaze.io.h5 import get_dataset, open_file, text
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.layouts.own import (
+from usdehaze.io.hdf5.access import get_dataset, open_file, text
+from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry, write_geometry
+from usdehaze.io.hdf5.layouts.own import (
     FORMAT_VERSION,
     RESULT_FORMAT,
     SIMULATION_FORMAT,

@@ -13,9 +13,9 @@ import numpy as np
 
 from usdehaze.cine import Cine, Geometry, Source
 from usdehaze.errors import InputError
-from usdehaze.io.geometry_group import read_frame_times, read_geometry
-from usdehaze.io.h5 import open_file, text
-from usdehaze.io.layouts.own import RESULT_FORMAT, check_version, read_dynamic_range
+from usdehaze.io.hdf5.access import open_file, text
+from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
+from usdehaze.io.hdf5.layouts.own import RESULT_FORMAT, check_version, read_dynamic_range
 from usdehaze.io.result import finite, frame_datasets, plain_attributes
 
 _REQUIRED, _OPTIONAL = ("input", "tissue", "haze"), "tissue_std"

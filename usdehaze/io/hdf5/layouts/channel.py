@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_group
+from usdehaze.io.hdf5.access import get_group
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 

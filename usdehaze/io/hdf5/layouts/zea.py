@@ -13,10 +13,10 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, get_group, small_array, text
-from usdehaze.io.layouts.axes import frames_of
-from usdehaze.io.layouts.blocks import BlockReader
-from usdehaze.io.layouts.pixel_positions import with_geometry
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array, text
+from usdehaze.io.hdf5.layouts.axes import frames_of
+from usdehaze.io.hdf5.layouts.blocks import BlockReader
+from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine, from_rf
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.formats import HDF5, format_of, kind_of
-from usdehaze.io.heap_check import check_heaps
+from usdehaze.io.hdf5.heap_check import check_heaps
 
 MAX_CHUNK_BYTES = 2**30
 MAX_ATTRIBUTE_BYTES = 2**16

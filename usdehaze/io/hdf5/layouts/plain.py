@@ -10,11 +10,11 @@ from dataclasses import replace
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, walk
-from usdehaze.io.layouts import channel
-from usdehaze.io.layouts.axes import frame_shaped, frames_of
-from usdehaze.io.layouts.blocks import is_numeric
-from usdehaze.io.layouts.cells import cells_of, is_cell
+from usdehaze.io.hdf5.access import attribute, get_dataset, walk
+from usdehaze.io.hdf5.layouts import channel
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.blocks import is_numeric
+from usdehaze.io.hdf5.layouts.cells import cells_of, is_cell
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine

@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, check_storage
-from usdehaze.io.layouts.axes import frame_shaped, frames_of
-from usdehaze.io.layouts.blocks import is_numeric
+from usdehaze.io.hdf5.access import attribute, check_storage
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.stored_cine import StoredCine
 
 MAX_CELLS = 100_000

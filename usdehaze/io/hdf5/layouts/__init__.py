@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import h5py
 
-from usdehaze.io.layouts import channel, own, pairs, plain, uff, zea
+from usdehaze.io.hdf5.layouts import channel, own, pairs, plain, uff, zea
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 

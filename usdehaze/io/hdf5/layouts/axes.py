@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.layouts.blocks import BlockReader, is_numeric, value_type
+from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, value_type
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
 from usdehaze.io.stored_cine import StoredCine

@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.geometry_group import read_frame_times, read_geometry
-from usdehaze.io.h5 import get_dataset, text
-from usdehaze.io.layouts.axes import frames_of
+from usdehaze.io.hdf5.access import get_dataset, text
+from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
+from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 
 import h5py
 
-from usdehaze.io.h5 import hdf5_errors, open_h5
-from usdehaze.io.layouts import recognise
+from usdehaze.io.hdf5.access import hdf5_errors, open_h5
+from usdehaze.io.hdf5.layouts import recognise
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 
 class Hdf5Scan(StoredScan):
-    """Frames in an HDF5 file, in one of the `usdehaze.io.layouts.LAYOUTS`."""
+    """Frames in an HDF5 file, in one of the `usdehaze.io.hdf5.layouts.LAYOUTS`."""
 
     _file: h5py.File | None = None
 

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_dataset, get_group, walk
-from usdehaze.io.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.access import get_dataset, get_group, walk
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 

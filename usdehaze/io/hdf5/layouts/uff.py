@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, get_group, small_array
-from usdehaze.io.layouts.blocks import BlockReader, value_type
-from usdehaze.io.layouts.pixel_positions import with_geometry
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array
+from usdehaze.io.hdf5.layouts.blocks import BlockReader, value_type
+from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine, from_rf
 
