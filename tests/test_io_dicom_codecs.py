@@ -276,7 +276,7 @@ def test_video(tmp_path):
             picture = scan.picture(index)
             assert np.abs(picture.levels[80:, :].astype(int) - frames[index, 80:, :, 0]).mean() < 2
             assert np.abs(picture.rgb[44:68, 44:68].astype(int).mean((0, 1)) - (200, 60, 20)).max() < 12
-        copy = scan._video._stream.name
+        copy = scan._file._video._stream.name
     import os
 
     assert not os.path.exists(copy)

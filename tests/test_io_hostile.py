@@ -13,8 +13,8 @@ from _scans import fan_frames, write
 
 from usdehaze.errors import InputError
 from usdehaze.io import open_cine
-from usdehaze.io.h5 import attribute, small_array
-from usdehaze.io.heap_check import check_heaps
+from usdehaze.io.hdf5.access import attribute, small_array
+from usdehaze.io.hdf5.heap_check import check_heaps
 
 MEMORY_MIB = 300  # more than before the file was opened
 REFUSE = """
@@ -148,7 +148,7 @@ def test_groups_that_hold_themselves_are_walked_once(tmp_path):
 
 
 def test_more_objects_than_a_scan_has_are_not_looked_through(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.h5.MAX_OBJECTS", 50)
+    monkeypatch.setattr("usdehaze.io.hdf5.access.MAX_OBJECTS", 50)
     path = write(tmp_path / "a.h5", {f"g{index}/x": fan_frames() for index in range(60)})
     with pytest.raises(InputError, match="more than 50 groups and datasets; pick one with --dataset"):
         open_cine(path)
@@ -164,7 +164,7 @@ def test_an_attribute_of_gigabytes_is_not_read(tmp_path):
 
 
 def test_an_axis_larger_than_any_grid_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.h5.MAX_SMALL_BYTES", 800)
+    monkeypatch.setattr("usdehaze.io.hdf5.access.MAX_SMALL_BYTES", 800)
     with h5py.File(write(tmp_path / "a.h5", {"x": np.zeros(101)}), "r") as file:
         with pytest.raises(InputError, match=r"'x' has shape \(101,\); expected at most 100 values"):
             small_array(file, "x", "a.h5")

@@ -12,7 +12,7 @@ import usdehaze as ud
 from usdehaze.cli.plan import plan_jobs
 from usdehaze.errors import InputError
 from usdehaze.io import list_scans, open_scan
-from usdehaze.io.images import natural_order
+from usdehaze.io.images.read import natural_order
 
 FRAMES = fan_frames(12, 72, 80)
 

@@ -7,8 +7,8 @@ from _scans import fan_frames, write
 
 import usdehaze as ud
 from usdehaze.errors import InputError
-from usdehaze.io.layouts import axes as rules
-from usdehaze.io.layouts.found import BlockReader
+from usdehaze.io.hdf5.layouts import axes as rules
+from usdehaze.io.hdf5.layouts.blocks import BlockReader
 
 
 def still(n_frames=12, height=64, width=48, seed=0):
@@ -187,7 +187,7 @@ def test_channel_data_are_recognised_and_refused_with_advice(tmp_path, layout):
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("chunks", [None, (7, 5, 3), (1, 40, 30), (60, 40, 30)])
 def test_a_block_reader_gives_every_index_once_whatever_the_chunks(tmp_path, monkeypatch, axis, chunks):
-    monkeypatch.setattr("usdehaze.io.layouts.found.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr("usdehaze.io.hdf5.layouts.blocks.BLOCK_BYTES", 20_000)
     stored = np.arange(60 * 40 * 30, dtype=np.int32).reshape(60, 40, 30)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         dataset = file.create_dataset("x", data=stored, chunks=chunks)

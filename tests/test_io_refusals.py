@@ -131,7 +131,7 @@ def test_sizes_that_are_declared_but_not_stored_take_no_memory(tmp_path):
 
 
 def test_too_many_frames_at_once_are_refused_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.h5.MAX_FRAMES_BYTES", 2**14)
+    monkeypatch.setattr("usdehaze.io.limits.MAX_FRAMES_BYTES", 2**14)
     path = write(tmp_path / "a.h5", {"x": fan_frames(3)})
     refused(path, "3 frames of 64 x 64 need", "--frames")
     assert len(open_cine(path, frames=slice(1, 2)).frames) == 1
@@ -158,7 +158,7 @@ def test_a_compression_that_is_not_installed_is_named(tmp_path, monkeypatch):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=fan_frames(), compression="gzip")
-    monkeypatch.setattr("usdehaze.io.h5.h5py.h5z.filter_avail", lambda code: False)
+    monkeypatch.setattr("usdehaze.io.hdf5.access.h5py.h5z.filter_avail", lambda code: False)
     refused(path, "'x' is compressed with deflate (HDF5 filter 1), which is not installed; get it with")
 
 

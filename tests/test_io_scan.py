@@ -11,10 +11,13 @@ from _scans import fan_frames, write
 from _tiny_priors import write_tiny_priors
 
 from usdehaze import Dehazer, open_cine
+from usdehaze.decibels import grey_to_db
 from usdehaze.errors import InputError
+from usdehaze.geometry import find_sector
 from usdehaze.io import ResultWriter, open_scan, read_result, write_result
-from usdehaze.io.found_scan import FoundScan
+from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.scan import CineScan
+from usdehaze.io.stored_scan import StoredScan
 from usdehaze.io.zea import ZeaWriter, coordinates_of
 from usdehaze.preview import PreviewWriter, write_preview
 from usdehaze.result import Result
@@ -82,7 +85,7 @@ def test_frames_that_are_missing_leave_no_file(tmp_path, scan_path):
 
 
 def test_a_reader_holds_no_more_than_a_block_of_a_long_cine(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.layouts.found.BLOCK_BYTES", 3 * 64 * 64)
+    monkeypatch.setattr("usdehaze.io.hdf5.layouts.blocks.BLOCK_BYTES", 3 * 64 * 64)
     read = []
     plain = h5py.Dataset.__getitem__
 
@@ -99,6 +102,19 @@ def test_a_reader_holds_no_more_than_a_block_of_a_long_cine(tmp_path, monkeypatc
         for _ in scan.chunks(5):
             pass
     assert max(read) <= 3 * 64 * 64 and sum(read) == 40 * 64 * 64  # every frame once
+
+
+def test_of_a_scan_without_geometry_only_the_frames_that_decide_its_sector_are_read(tmp_path, monkeypatch):
+    frames = np.roll(fan_frames(1, 96, 96), 1) + np.zeros((200, 1, 1), np.uint8)
+    frames[:, 40:44, 44:50] = np.arange(200)[:, None, None] + 1  # so that every frame is another
+    path, read = write(tmp_path / "long.h5", {"x": frames}), []
+    plain = BlockReader.__call__
+    monkeypatch.setattr(BlockReader, "__call__", lambda self, index: read.append(index) or plain(self, index))
+    with open_scan(path, axes="THW") as scan:
+        assert len(read) == len(set(read)) == 12 and min(read) == 0 and max(read) == 199
+        spread = np.linspace(0, 199, 64).round().astype(int)
+        of_64 = find_sector(grey_to_db(frames[spread]), -60.0)
+        assert scan.geometry.sector == of_64 is not None
 
 
 def test_a_scan_can_be_pickled_and_goes_on_reading(scan_path):
@@ -127,16 +143,17 @@ def test_a_forked_worker_opens_the_file_for_itself(scan_path):
 
 
 def test_a_file_that_shrinks_while_it_is_read_gives_one_line(tmp_path):
+    # three times what the HDF5 library keeps in memory, so that it has to come back to the file for some frame
     path = write(tmp_path / "a.h5", {"x": np.random.default_rng(0).integers(1, 255, (50, 64, 64)).astype(np.uint8)})
     with open_scan(path) as scan:
         os.truncate(path, 60_000)
         with pytest.raises(InputError, match=r"is constant|cannot be read as HDF5"):
-            scan.read(40, 50)
+            scan.read()
 
 
-def test_every_kind_of_found_scan_lets_go_of_its_file_when_opening_fails(tmp_path, monkeypatch):
+def test_every_kind_of_stored_scan_lets_go_of_its_file_when_opening_fails(tmp_path, monkeypatch):
     closed = []
-    monkeypatch.setattr(FoundScan, "close", lambda self: closed.append(self.path))
+    monkeypatch.setattr(StoredScan, "close", lambda self: closed.append(self.path))
     path = write(tmp_path / "a.h5", {"x": np.zeros((2, 32, 32), np.complex64)})
     with pytest.raises(InputError):
         open_scan(path)

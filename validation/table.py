@@ -130,10 +130,9 @@ def table(rows: dict[tuple[Settings, bool], list[dict[str, Any]]], trained: Trai
         if first:
             lines.append(line(["input", "", "", ""], [r["input"] for r in of_row], ["", ""]))
             first = False
-        model = settings.observation if joint else "alone (Gaussian noise)"
-        if not settings.by_rule:
-            model = ""
-        names = [settings.guidance, model, settings.sampler, str(settings.steps)]
+        told = settings.told()  # without an observation model for the learned posterior
+        model = told.get("observation", "") if joint else "alone (Gaussian noise)"
+        names = [told["guidance"], model, told["sampler"], str(settings.steps)]
         done = [r for r in of_row if "output" in r]
         if len(done) < len(of_row):
             lines.append(line(names, [], [f"broke down in {len(of_row) - len(done)} of {len(of_row)} scenes", ""]))

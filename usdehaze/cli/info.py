@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
-from usdehaze.cli.options import reading_options
+from usdehaze.cli.options import reading_options, take_reading
 
 if TYPE_CHECKING:
     import numpy as np
 
     from usdehaze.cine import Geometry
-    from usdehaze.io import Scan
+    from usdehaze.io import Reading, Scan
 
 _PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rectangle
 
@@ -25,14 +25,14 @@ _PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rec
 @reading_options
 @common_options
 @click.pass_context
-def info(ctx: click.Context, file: str, **reading: Any) -> None:
+def info(ctx: click.Context, file: str, **options: Any) -> None:
     """What is in FILE: layout, frames, size, geometry, dynamic range, frame rate, and what has to be assumed.
 
     FILE may be a folder: every scan in it.
     """
     from usdehaze.io import list_scans
 
-    console, failed = console_of(ctx), 0
+    console, failed, reading = console_of(ctx), 0, take_reading(options)
     scans = list_scans([file])
     for scan in scans:
         try:
@@ -49,16 +49,16 @@ def info(ctx: click.Context, file: str, **reading: Any) -> None:
     ctx.exit(SOME_FAILED if failed else DONE)
 
 
-def describe_file(path: Path, reading: dict[str, Any]) -> list[tuple[str, str]]:
+def describe_file(path: Path, reading: Reading) -> list[tuple[str, str]]:
     """Label and value of every line about one scan, or one result of usdehaze.
 
     Every frame is read once, so that what is described here can be processed.
     """
     from usdehaze.io import RESULT_SUFFIX, open_scan
 
-    if reading["dataset"] is None and path.name.endswith(RESULT_SUFFIX):
+    if reading.dataset is None and path.name.endswith(RESULT_SUFFIX):
         return _describe_result(path)
-    with open_scan(path, **reading) as scan:
+    with open_scan(path, reading) as scan:
         for _ in scan.chunks(1):
             pass
         return [("layout", scan.source.layout), ("dataset", scan.source.dataset), *_lines(scan)]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
 from usdehaze.dehazing.settings import PRESETS
 
+if TYPE_CHECKING:
+    from usdehaze.io.reading import Reading
+
 SEED = click.IntRange(0, 2**63 - 1)
-UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.units, which is not imported for --help
+UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.reading, which is not imported for --help
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -153,6 +157,13 @@ def reading_options(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def take_reading(options: dict[str, Any]) -> Reading:
+    """Takes the options that say what to read of a scan out of a command's options."""
+    from usdehaze.io.reading import Reading
+
+    return Reading(**{field.name: options.pop(field.name) for field in fields(Reading) if field.name in options})
 
 
 def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None) -> None:

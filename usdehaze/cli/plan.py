@@ -88,10 +88,10 @@ def plan_jobs(
 
 def _is_dicom(scan: Path) -> bool:
     from usdehaze.errors import InputError
-    from usdehaze.io.detect import kind_of
+    from usdehaze.io.formats import DICOM, format_of
 
     try:
-        return kind_of(scan) == "DICOM"
+        return format_of(scan) is DICOM
     except InputError:  # opening it will say what is wrong
         return False
 

@@ -23,13 +23,14 @@ from usdehaze.cli.options import (
     read_config,
     reading_options,
     scale_of,
+    take_reading,
 )
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 
 if TYPE_CHECKING:
     from usdehaze.dehazing.dehazer import Dehazer
-    from usdehaze.io import Scan, Sink
+    from usdehaze.io import Reading, Scan, Sink
 
     Progress = Callable[[int, int], None]
 
@@ -106,7 +107,7 @@ def process(
 
         check_kind(preview)
     jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
-    reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db", "frames")}
+    reading = take_reading(options)
     worker = _Worker(
         options, console, overwrite, preview, transfer_syntax
     )  # what is left of the options is the model's business
@@ -140,7 +141,7 @@ class _Worker:
         self.transfer_syntax = transfer_syntax
         self.dehazer: Dehazer | None = None
 
-    def try_one(self, job: Job, reading: dict[str, Any]) -> bool:
+    def try_one(self, job: Job, reading: Reading) -> bool:
         """True when the job's files are written; else the error has been reported.
 
         Priors that cannot be loaded are no fault of the scan: that error is raised, and ends the run.
@@ -161,12 +162,12 @@ class _Worker:
         self.console.say(f"{job.scan} -> {made}")
         return True
 
-    def _open(self, job: Job, reading: dict[str, Any]) -> Scan:
+    def _open(self, job: Job, reading: Reading) -> Scan:
         """The scan, once it is sure that its result can be written."""
         from usdehaze.io import open_scan
         from usdehaze.io.atomic import check_target
 
-        scan = open_scan(job.scan, **reading)
+        scan = open_scan(job.scan, reading)
         try:
             for target in job.targets:
                 check_target(target, self.overwrite)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import INTERRUPTED, Console, common_options, console_of
-from usdehaze.cli.options import SEED, Device, Number, reading_options
+from usdehaze.cli.options import SEED, Device, Number, reading_options, take_reading
 from usdehaze.cli.progress import step_progress
 from usdehaze.errors import UsdehazeError
 
 if TYPE_CHECKING:
     import torch
 
+    from usdehaze.io import Reading
     from usdehaze.training.data import FrameSource
     from usdehaze.training.train import Model, Recipe, Told
 
@@ -107,7 +108,7 @@ def train(ctx: click.Context, kind: str, data: Any, out: Path, overwrite: bool, 
     if out.suffix != ".safetensors":
         raise click.BadParameter(f"{out} must end in .safetensors", ctx, param_hint="'-o'")
     data = _data(kind, data, options.pop("tissue"), options.pop("haze"))
-    reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
+    reading = take_reading(options)
     with _processes() as rank:
         finished = _Run(kind, out, overwrite, options, console_of(ctx), rank).go(data, reading)
     if not finished:
@@ -145,7 +146,7 @@ class _Run:
         self.folder = out.with_suffix(".run")
         self.what = kind if kind == POSTERIOR else f"{kind} prior"
 
-    def go(self, data: Data, reading: dict[str, Any]) -> bool:
+    def go(self, data: Data, reading: Reading) -> bool:
         """Trains, and writes prior and sheet; False where the run was stopped before its end."""
         from usdehaze.io.atomic import PartFile
 
@@ -157,7 +158,7 @@ class _Run:
         finally:
             lock.discard()
 
-    def _train(self, data: Data, reading: dict[str, Any]) -> bool:
+    def _train(self, data: Data, reading: Reading) -> bool:
         from usdehaze.training.scans import write_sheet
         from usdehaze.training.train import train
 
@@ -226,15 +227,15 @@ class _Run:
             sync=self.options["sync"],
         )
 
-    def _source(self, data: Data, recipe: Recipe, reading: dict[str, Any]) -> FrameSource:
+    def _source(self, data: Data, recipe: Recipe, reading: Reading) -> FrameSource:
         if data:
             from usdehaze.io import list_scans
             from usdehaze.training.scans import frames_of_scans, pairs_of_scans
 
             scans = {what: list_scans(names) for what, names in data.items()}
             if self.kind == POSTERIOR:
-                return pairs_of_scans(scans["tissue"], scans["haze"], recipe.grid, **reading)
-            return frames_of_scans(scans[self.kind], recipe.grid, **reading)
+                return pairs_of_scans(scans["tissue"], scans["haze"], recipe.grid, reading)
+            return frames_of_scans(scans[self.kind], recipe.grid, reading)
         from usdehaze.training.data import SimulatedFrames
 
         pool, fresh = self.options["pool"], self.options["fresh"]

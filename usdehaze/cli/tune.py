@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import Console, common_options, complain, console_of
-from usdehaze.cli.options import SEED, model_options, reading_options, region_options
+from usdehaze.cli.options import SEED, model_options, reading_options, region_options, take_reading
 from usdehaze.cli.progress import step_progress
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def tune(
         raise click.UsageError("--roi auto finds regions by brightness, which nothing can be tuned on; draw them")
     if roi is None and (labels, margin_px) != (None, None):
         raise click.UsageError("--labels and --margin are for --roi")
-    reading = {name: options.pop(name) for name in ("dataset", "axes", "units", "dynamic_range_db")}
-    console = console_of(ctx)
+    reading, console = take_reading(options), console_of(ctx)
     from usdehaze.io import list_scans
     from usdehaze.io.atomic import atomic, check_target
     from usdehaze.tuning import find_examples, preset_text, require_optuna
@@ -64,7 +63,7 @@ def tune(
     paths = list_scans(scans)
     if out.resolve() in [path.resolve() for path in paths]:
         raise click.UsageError(f"{out} is a scan; choose another -o")
-    examples = find_examples(paths, n_frames, roi, *_regions(labels, margin_px), **reading)
+    examples = find_examples(paths, n_frames, roi, *_regions(labels, margin_px), reading)
     tuned = _search(console, examples, trials, max_steps, options)
     names = ("posterior", "tissue_prior", "haze_prior")
     priors = {name.replace("_", "-"): str(p) for name in names if (p := options[name]) is not None}

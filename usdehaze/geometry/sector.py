@@ -126,6 +126,11 @@ def find_sector(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> 
     return None if best is None else best.sector
 
 
+def frames_used(count: int) -> np.ndarray:
+    """Indices of the frames, of ``count``, that `find_sector` looks at; of these frames alone it looks at all."""
+    return np.unique(np.linspace(0, count - 1, min(count, FRAMES_USED)).astype(int))
+
+
 def sector_mask(sector: Sector, shape: tuple[int, int]) -> np.ndarray:
     """``(H, W)`` bool: pixels whose centre lies in the fan, edges included."""
     radius, angle = polar_coordinates(sector, shape)
@@ -146,7 +151,7 @@ def candidate_fits(frames_db: np.ndarray, floor_db: float, aspect: float) -> lis
     count, height, width = frames_db.shape
     if min(height, width) < SMALLEST:
         return []
-    chosen = np.unique(np.linspace(0, count - 1, min(count, FRAMES_USED)).astype(int))
+    chosen = frames_used(count)
     # seen in a fifth of the frames: keeps what moves in and out of the dark, drops one frame's overlays and noise
     image = np.quantile(frames_db[chosen], 0.8, axis=0, method="higher").astype(np.float32)
     background = float(np.quantile(image, 0.05))

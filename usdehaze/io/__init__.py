@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from usdehaze.io.detect import RESULT_SUFFIX, kind_of, list_scans
-from usdehaze.io.opening import open_cine, open_scan
+from usdehaze.io.detect import RESULT_SUFFIX, list_scans
+from usdehaze.io.formats import kind_of
+from usdehaze.io.open import open_cine, open_scan
+from usdehaze.io.reading import Reading
 from usdehaze.io.result import OpenResult, ResultWriter, open_result, read_result, write_result
 from usdehaze.io.scan import Scan
 from usdehaze.io.simulation import StoredTruth, read_truth, write_simulation
@@ -12,6 +14,7 @@ from usdehaze.io.sink import Sink
 __all__ = [
     "RESULT_SUFFIX",
     "OpenResult",
+    "Reading",
     "ResultWriter",
     "Scan",
     "Sink",

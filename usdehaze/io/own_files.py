@@ -10,9 +10,9 @@ import numpy as np
 
 from usdehaze.cine import Source
 from usdehaze.errors import InputError
-from usdehaze.io.geometry_group import read_frame_times, read_geometry
-from usdehaze.io.h5 import get_dataset, reading, text
-from usdehaze.io.layouts.own import RESULT_FORMAT, SIMULATION_FORMAT, check_version, read_dynamic_range
+from usdehaze.io.hdf5.access import get_dataset, hdf5_errors, text
+from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
+from usdehaze.io.hdf5.layouts.own import RESULT_FORMAT, SIMULATION_FORMAT, check_version, read_dynamic_range
 from usdehaze.io.scan import Scan
 
 
@@ -63,7 +63,7 @@ class LazyFrames:
         return self.shape[0]
 
     def __getitem__(self, index: int | slice) -> np.ndarray:
-        with reading(self._path):
+        with hdf5_errors(self._path):
             frames_db = self._dataset[index]
         if not np.isfinite(frames_db).all():
             name = self._dataset.name.strip("/")

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from usdehaze.io.geometry_group import write_geometry
-from usdehaze.io.h5 import check_memory, open_h5, reading
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.layouts.own import FORMAT_VERSION, RESULT_FORMAT
+from usdehaze.io.hdf5.access import hdf5_errors, open_h5
+from usdehaze.io.hdf5.geometry_group import write_geometry
+from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, RESULT_FORMAT
+from usdehaze.io.limits import check_memory
 from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
@@ -129,7 +130,7 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
         InputError: it is not one, or it does not hold what a result must hold.
     """
     with open_h5(path) as file:
-        with reading(path):
+        with hdf5_errors(path):
             datasets = own_datasets(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
             frames = {name: LazyFrames(dataset, path) for name, dataset in datasets.items()}
             attributes = {name: plain(value) for name, value in file.attrs.items()}

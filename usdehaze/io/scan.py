@@ -50,6 +50,10 @@ class Scan(ABC):
     def close(self) -> None:
         """Lets go of the file."""
 
+    def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """As `read_db`, and the ``tissue_mask`` of these frames, see `usdehaze.cine.Cine`."""
+        return self.read_db(start, stop), None
+
     def read(self, start: int = 0, stop: int | None = None) -> Cine:
         """Frames ``start`` to ``stop - 1`` (all by default) as a cine that knows where in the file it begins.
 
@@ -59,8 +63,9 @@ class Scan(ABC):
         stop = self.n_frames if stop is None else stop
         source = replace(self.source, first_frame=self.source.first_frame + start)
         times = None if self.frame_times_s is None else self.frame_times_s[start:stop]
+        frames_db, tissue_mask = self._read_with_mask(start, stop)
         try:
-            return Cine(self.read_db(start, stop), self.geometry, self.dynamic_range_db, times, source)
+            return Cine(frames_db, self.geometry, self.dynamic_range_db, times, source, tissue_mask)
         except ValueError as error:
             raise InputError(self.path, str(error)) from error
 
@@ -80,23 +85,6 @@ class Scan(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def selection(frames: slice | None, n_frames: int, path: object) -> tuple[int, int]:
-    """First of the frames asked for, and one past the last, of ``n_frames`` in the file.
-
-    Raises:
-        InputError: a step, or no frame at all.
-    """
-    if frames is None:
-        return 0, n_frames
-    if frames.step not in (None, 1):
-        raise InputError(path, f"frames with a step of {frames.step}", "consecutive frames")
-    first, stop, _ = frames.indices(n_frames)
-    if first >= stop:
-        asked = f"{'' if frames.start is None else frames.start}:{'' if frames.stop is None else frames.stop}"
-        raise InputError(path, f"no frame in {asked}", f"frames within 0:{n_frames}")
-    return first, stop
 
 
 def check_image(frame_db: np.ndarray, where: str, path: object) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import usdehaze
 from usdehaze.cine import Cine, Source
 from usdehaze.io.atomic import atomic
-from usdehaze.io.geometry_group import write_geometry
-from usdehaze.io.h5 import check_memory, open_h5, reading
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.layouts.own import FORMAT_VERSION, SIMULATION_FORMAT
+from usdehaze.io.hdf5.access import hdf5_errors, open_h5
+from usdehaze.io.hdf5.geometry_group import write_geometry
+from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, SIMULATION_FORMAT
+from usdehaze.io.limits import check_memory
 from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
         InputError: it is not one, or it does not hold what a simulation must hold.
     """
     with open_h5(path) as file:
-        with reading(path):
+        with hdf5_errors(path):
             datasets = own_datasets(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
             hazy, tissue, haze = (LazyFrames(dataset, path) for dataset in datasets.values())
             source = Source(name=os.path.basename(path), layout="usdehaze simulation")

@@ -26,16 +26,16 @@ import numpy as np
 
 from usdehaze import decibels
 from usdehaze.errors import InputError
-from usdehaze.io.layouts.found import Found
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine
 
-UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 FULL_SCALES = (255.0, 4095.0, 65535.0)
 ENVELOPE_VARIATION = 0.4  # between log-compressed images (0.06 to 0.31 in real ones) and envelopes (about 0.5)
 
 
 @dataclass(frozen=True)
-class Scale:
+class DecibelScale:
     """How stored values become dB.
 
     Attributes:
@@ -78,37 +78,33 @@ class Survey:
     variation: float
 
 
-def find_scale(found: Found, dynamic_range_db: float | None, units: str | None, path: object) -> Scale:
+def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> DecibelScale:
     """Decides what the stored values are.
 
     Args:
-        found: the dataset; all of its frames are looked at, so that the answer (the envelope's full scale above all)
-            does not depend on which frames are read afterwards.
-        dynamic_range_db: asked for by the user, or None.
-        units: asked for by the user, one of `UNITS`, or None.
+        stored: the frames; unless the file says what they are, all of them are looked at, so that the answer (the
+            envelope's full scale above all) does not depend on which frames are read afterwards.
+        reading: the units and the dynamic range that the user asks for, if any.
         path: for messages.
 
     Raises:
         InputError: values that fit no rule, or units that do not fit the values.
     """
-    if dynamic_range_db is not None and not (math.isfinite(dynamic_range_db) and dynamic_range_db > 0):
-        raise InputError(path, f"dynamic range of {dynamic_range_db:g} dB", "a positive number of dB")
-    if units is not None and units not in UNITS:
-        raise InputError(path, f"units {units!r}", "one of " + ", ".join(UNITS))
-    notes = list(found.assumptions)
-    asked, units = units, units or found.units
-    range_db = dynamic_range_db or found.dynamic_range_db
-    full_scale, survey = (0.0 if units == "dB" else 255.0), None
-    if found.dtype.kind == "c":
+    notes = list(stored.assumptions)
+    asked, units = reading.units, reading.units or stored.units
+    range_db = reading.dynamic_range_db or stored.dynamic_range_db
+    known = stored.full_scale if asked is None else None
+    full_scale, survey = (0.0 if units == "dB" else known or 255.0), None
+    if stored.dtype.kind == "c":
         units = _agree("I/Q", units, path)
     elif units == "I/Q":
-        raise InputError(path, f"units I/Q, but the values are {found.dtype}", "complex numbers")
-    elif units is None and found.dtype == np.uint8:
+        raise InputError(path, f"units I/Q, but the values are {stored.dtype}", "complex numbers")
+    elif units is None and stored.dtype == np.uint8:
         units = "8-bit"
-    if units not in ("8-bit", "dB") or (units == "dB" and (range_db is None or asked)):
-        survey = look_over(found, path)
+    if known is None and (units not in ("8-bit", "dB") or (units == "dB" and (range_db is None or asked))):
+        survey = look_over(stored, path)
     if units is None and survey is not None:
-        units, note = _guess(found, survey, path)
+        units, note = _guess(stored, survey, path)
         notes.append(note)
     if units == "dB":
         full_scale = 0.0
@@ -116,7 +112,7 @@ def find_scale(found: Found, dynamic_range_db: float | None, units: str | None, 
             full_scale = survey.high
             notes.append(f"0 dB is the largest value in the dataset, {full_scale:g} dB.")
     if survey is not None and units == "grey":
-        full_scale = _full_scale(found.dtype, survey)
+        full_scale = _full_scale(stored.dtype, survey)
         if asked is None:
             notes.append(f"Full scale (0 dB) taken as {full_scale:g}.")
     if survey is not None and units in ("envelope", "I/Q"):
@@ -129,16 +125,16 @@ def find_scale(found: Found, dynamic_range_db: float | None, units: str | None, 
     if range_db is None:
         range_db, note = _dynamic_range(units, survey)
         notes.append(note)
-    return Scale(str(units), float(range_db), full_scale, tuple(notes))
+    return DecibelScale(str(units), float(range_db), full_scale, tuple(notes))
 
 
-def look_over(found: Found, path: object) -> Survey:
+def look_over(stored: StoredCine, path: object) -> Survey:
     """One pass over the dataset, a frame at a time."""
     low, high, whole, at_floor, count = math.inf, -math.inf, True, 0, 0
     variation = math.nan
-    for index in range(found.shape[0]):
-        frame = found.read(index)
-        frame = np.abs(frame) if found.dtype.kind == "c" else frame
+    for index in range(stored.shape[0]):
+        frame = stored.read(index)
+        frame = np.abs(frame) if stored.dtype.kind == "c" else frame
         values = frame[np.isfinite(frame)]
         if values.size == 0:
             continue
@@ -149,10 +145,10 @@ def look_over(found: Found, path: object) -> Survey:
         count += values.size
         high = max(high, float(values.max()))
         whole = whole and bool(np.all(values == np.rint(values)))
-        if index == found.shape[0] // 2 and found.dtype.kind == "f":
+        if index == stored.shape[0] // 2 and stored.dtype.kind == "f":
             variation = speckle_variation(frame)
     if count == 0:
-        raise InputError(path, f"dataset {found.dataset!r} holds no finite value")
+        raise InputError(path, f"dataset {stored.dataset!r} holds no finite value")
     return Survey(low, high, whole, at_floor / count, variation)
 
 
@@ -179,19 +175,19 @@ def speckle_variation(frame: np.ndarray) -> float:
     return float(np.median(deviation[bright] / mean[bright]))
 
 
-def _guess(found: Found, survey: Survey, path: object) -> tuple[str, str]:
+def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
     """Units, and the sentence that says so."""
     low, high = survey.low, survey.high
     if low < 0 < high:
         raise InputError(
             path,
-            f"dataset {found.dataset!r} holds values of both signs, {low:g} to {high:g}",
+            f"dataset {stored.dataset!r} holds values of both signs, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
             "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
         )
     if high <= 0 and low < 0:
         return "dB", "Values <= 0 taken as dB."
-    if found.dtype.kind in "ui":
+    if stored.dtype.kind in "ui":
         if high > FULL_SCALES[-1]:
             raise InputError(path, f"integers up to {high:g}", "grey levels of at most 16 bits")
         return "grey", "Integers taken as log-compressed grey levels."

@@ -18,7 +18,7 @@ from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic, check_target
 from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
-from usdehaze.io.layouts.own import FORMAT_VERSION
+from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.provenance import describe
 from usdehaze.review.figures import Figures

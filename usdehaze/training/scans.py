@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from usdehaze.errors import InputError
 from usdehaze.geometry import ModelGrid, make_mapper
-from usdehaze.io import open_scan
+from usdehaze.io import Reading, open_scan
 from usdehaze.io.atomic import atomic
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.training.data import FrameSource, StoredFrames, StoredPairs
@@ -24,7 +23,7 @@ CHUNK = 32  # frames of a scan in memory at once
 COLUMNS, CAPTION_HEIGHT, GAP = 8, 20, 2  # of the sheet
 
 
-def frames_of_scan(path: Path, grid: tuple[int, int], **reading: Any) -> Tensor:
+def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = None) -> Tensor:
     """A scan as a prior sees it: ``(T, depth, angle)`` half precision in [0, 1] (0 = floor, 1 = 0 dB).
 
     Args:
@@ -34,7 +33,7 @@ def frames_of_scan(path: Path, grid: tuple[int, int], **reading: Any) -> Tensor:
     Raises:
         InputError: a scan that cannot be used.
     """
-    with open_scan(path, **reading) as scan:
+    with open_scan(path, reading) as scan:
         try:
             mapper = make_mapper(scan.geometry, scan.shape, ModelGrid(*grid))
         except ValueError as error:
@@ -46,27 +45,29 @@ def frames_of_scan(path: Path, grid: tuple[int, int], **reading: Any) -> Tensor:
     return torch.cat(parts)
 
 
-def frames_of_scans(paths: Iterable[Path], grid: tuple[int, int], **reading: Any) -> StoredFrames:
+def frames_of_scans(paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None = None) -> StoredFrames:
     """Every frame of these scans, for training.
 
     Raises:
         InputError: a scan that cannot be used; a single frame.
     """
-    return StoredFrames(_read(paths, grid, **reading))
+    return StoredFrames(_read(paths, grid, reading))
 
 
-def pairs_of_scans(tissue: Iterable[Path], haze: Iterable[Path], grid: tuple[int, int], **reading: Any) -> StoredPairs:
+def pairs_of_scans(
+    tissue: Iterable[Path], haze: Iterable[Path], grid: tuple[int, int], reading: Reading | None = None
+) -> StoredPairs:
     """Every frame of scans that show tissue alone and of others that show haze alone, to be put together in training.
 
     Raises:
         InputError: as of `frames_of_scans`, for either.
     """
-    return StoredPairs(_read(tissue, grid, **reading), _read(haze, grid, **reading))
+    return StoredPairs(_read(tissue, grid, reading), _read(haze, grid, reading))
 
 
-def _read(paths: Iterable[Path], grid: tuple[int, int], **reading: Any) -> list[Tensor]:
+def _read(paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None) -> list[Tensor]:
     paths = list(paths)
-    scans = [frames_of_scan(path, grid, **reading) for path in paths]
+    scans = [frames_of_scan(path, grid, reading) for path in paths]
     if sum(len(frames) for frames in scans) < 2:
         raise InputError(paths[0], "1 frame", "at least 2: one to train on, one to hold out")
     return scans

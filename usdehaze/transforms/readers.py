@@ -11,8 +11,9 @@ from monai.data import ImageReader
 from monai.utils import ensure_tuple
 
 from usdehaze.errors import InputError
-from usdehaze.io import Scan, kind_of, open_scan
-from usdehaze.io.h5 import check_memory
+from usdehaze.io import Reading, Scan, open_scan
+from usdehaze.io.formats import DICOM, FORMATS, HDF5, FileFormat, format_of
+from usdehaze.io.limits import check_memory
 from usdehaze.transforms.meta import meta_of
 
 
@@ -28,7 +29,10 @@ class UltrasoundReader(ImageReader):
         dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
         dynamic_range_db: dB between full scale and the floor; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
-        axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.open_scan`.
+        axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.Reading`.
+
+    Raises:
+        ValueError: options that cannot be, whatever the file.
 
     Example:
         >>> from monai.transforms import LoadImage
@@ -37,7 +41,7 @@ class UltrasoundReader(ImageReader):
         torch.Size([30, 480, 640])
     """
 
-    kinds: tuple[str, ...] = ("HDF5", "DICOM", "MetaImage", "image", "images")  # as `usdehaze.io.kind_of` names them
+    only: FileFormat | None = None  # the one format that is read; None for all of them
 
     def __init__(
         self,
@@ -47,19 +51,15 @@ class UltrasoundReader(ImageReader):
         axes: str | None = None,
         units: str | None = None,
     ) -> None:
-        self.options = {
-            "dataset": dataset,
-            "dynamic_range_db": dynamic_range_db,
-            "frames": frames,
-            "axes": axes,
-            "units": units,
-        }
+        self.reading = Reading(
+            dataset=dataset, axes=axes, units=units, dynamic_range_db=dynamic_range_db, frames=frames
+        )
 
     def verify_suffix(self, filename: Sequence[PathLike] | PathLike) -> bool:
         """True where the content of the one file (or folder of images) is of a kind that is read, whatever its name."""
         names = ensure_tuple(filename)
         try:
-            return len(names) == 1 and kind_of(names[0]) in self.kinds
+            return len(names) == 1 and format_of(names[0]) in ([self.only] if self.only else FORMATS)
         except InputError:
             return False
 
@@ -78,10 +78,11 @@ class UltrasoundReader(ImageReader):
             raise InputError(
                 type(self).__name__, f"{len(names)} files at once", "one scan, a file or a folder of images"
             )
-        kind = kind_of(names[0])
-        if kind in UltrasoundReader.kinds and kind not in self.kinds:  # `open_scan` says what it thinks of others
-            raise InputError(names[0], f"is of another kind ({kind})", self.kinds[0], "read it with UltrasoundReader")
-        return open_scan(names[0], **{**self.options, **kwargs})
+        found = format_of(names[0])
+        if self.only and found and found is not self.only:  # `open_scan` says what it thinks of unknown ones
+            advice = "read it with UltrasoundReader"
+            raise InputError(names[0], f"is of another kind ({found.name})", self.only.name, advice)
+        return open_scan(names[0], self.reading, **kwargs)
 
     def get_data(self, img: Scan) -> tuple[np.ndarray, dict[str, Any]]:
         """Frames ``(T, H, W)`` float32 dB and their metadata, see `usdehaze.transforms.meta.meta_of`.
@@ -101,7 +102,7 @@ class UltrasoundReader(ImageReader):
 class UltrasoundHDF5Reader(UltrasoundReader):
     """Reads HDF5 files alone; see `UltrasoundReader`."""
 
-    kinds = ("HDF5",)
+    only = HDF5
 
 
 class UltrasoundDicomReader(UltrasoundReader):
@@ -115,7 +116,7 @@ class UltrasoundDicomReader(UltrasoundReader):
         dynamic_range_db, frames: see `UltrasoundReader`.
     """
 
-    kinds = ("DICOM",)
+    only = DICOM
 
     def __init__(self, dynamic_range_db: float | None = None, frames: slice | None = None) -> None:
         super().__init__(dynamic_range_db=dynamic_range_db, frames=frames)

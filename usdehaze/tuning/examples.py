@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from usdehaze.cine import Cine
 from usdehaze.errors import InputError
-from usdehaze.io import Scan, open_scan, read_truth
+from usdehaze.io import Reading, Scan, open_scan, read_truth
 from usdehaze.validation import metrics
 from usdehaze.validation.regions import Labels, Regions, find_regions
 
@@ -85,7 +84,7 @@ def find_examples(
     roi: str | None = None,
     labels: Labels | None = None,
     margin_px: float = 0.0,
-    **reading: Any,
+    reading: Reading | None = None,
 ) -> list[Example]:
     """Frames spread evenly over the scans, and over the frames of each that can be used.
 
@@ -94,14 +93,14 @@ def find_examples(
         n_frames: in all; fewer where the scans have no more.
         roi: regions, see `usdehaze.validation.regions.find_regions`; never "auto".
         labels, margin_px: see there.
-        reading: options of `usdehaze.io.open_scan`.
+        reading: what the files leave unsaid.
 
     Raises:
         InputError: a scan that cannot be read, or has neither truth nor regions.
     """
     usable: list[tuple[list[int], Regions | None]] = []
     for path in scans:
-        with open_scan(path, **reading) as scan:
+        with open_scan(path, reading) as scan:
             regions = None if roi is None else _regions(scan, roi, labels, margin_px)
             if regions is None and not _knows_truth(scan):
                 advice = "draw regions of tissue and haze: --roi FILE"
@@ -156,9 +155,9 @@ def _known(path: Path, frames: Sequence[int]) -> list[Example]:
     ]
 
 
-def _drawn(path: Path, frames: Sequence[int], regions: Regions, reading: dict[str, Any]) -> list[Example]:
+def _drawn(path: Path, frames: Sequence[int], regions: Regions, reading: Reading | None) -> list[Example]:
     """Frames of any scan with their regions."""
-    with open_scan(path, **reading) as scan:
+    with open_scan(path, reading) as scan:
         return [
             Example(scan.read(t, t + 1), regions=(regions.mask("tissue", t), regions.mask("haze", t))) for t in frames
         ]

@@ -14,7 +14,7 @@ import numpy as np
 from usdehaze.cine import Cartesian, Cine, Source
 from usdehaze.geometry import make_mapper
 from usdehaze.io import open_cine
-from usdehaze.io.h5 import get_dataset, open_file
+from usdehaze.io.hdf5.access import get_dataset, open_file
 from usdehaze.validation.evaluate import figure, summarise
 from usdehaze.validation.harm import gain_step_db, visible_shift_db
 from usdehaze.validation.metrics import MIN_REGION_PIXELS

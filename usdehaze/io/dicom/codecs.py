@@ -48,7 +48,7 @@ MAX_SIDE, MAX_PIXELS = 2**14, 2**25
 
 
 @dataclass(frozen=True)
-class Layout:
+class PixelFormat:
     """How frames are stored: the attributes of the Image Pixel module (PS3.3 C.7.6.3), checked."""
 
     rows: int
@@ -67,7 +67,7 @@ class Layout:
         return size // 3 * 2 if self.photometric.endswith("_422") else size
 
 
-def read_layout(header: Header, path: object) -> Layout:
+def read_pixel_format(header: Header, path: object) -> PixelFormat:
     """Reads and checks the Image Pixel module.
 
     Raises:
@@ -84,7 +84,7 @@ def read_layout(header: Header, path: object) -> Layout:
     if samples != (1 if photometric in GREYS else 3):
         raise InputError(path, f"{samples} samples per pixel, which does not fit {photometric}")
     bits = number("BitsAllocated")
-    layout = Layout(
+    pixel_format = PixelFormat(
         number("Rows"),
         number("Columns"),
         photometric,
@@ -94,25 +94,25 @@ def read_layout(header: Header, path: object) -> Layout:
         number("PlanarConfiguration", 0),
         header.pixel_vr,
     )
-    if layout.bits_allocated not in (8, 16) or not 2 <= layout.bits_stored <= layout.bits_allocated:
-        found = f"{layout.bits_stored} bits stored in {layout.bits_allocated}"
+    if pixel_format.bits_allocated not in (8, 16) or not 2 <= pixel_format.bits_stored <= pixel_format.bits_allocated:
+        found = f"{pixel_format.bits_stored} bits stored in {pixel_format.bits_allocated}"
         raise InputError(path, f"pixels of {found}", "2 to 8 bits in 8, or 2 to 16 in 16")
     if number("PixelRepresentation", 0) != 0:
         raise InputError(path, "signed pixel values", "grey levels from 0 up")
-    if layout.planar not in (0, 1):
-        raise InputError(path, f"planar configuration {layout.planar}", "0 or 1")
-    rows, columns = layout.rows, layout.columns
+    if pixel_format.planar not in (0, 1):
+        raise InputError(path, f"planar configuration {pixel_format.planar}", "0 or 1")
+    rows, columns = pixel_format.rows, pixel_format.columns
     if not (1 <= min(rows, columns) and max(rows, columns) <= MAX_SIDE and rows * columns <= MAX_PIXELS):
         raise InputError(path, f"frames of {rows} x {columns}", f"at most {MAX_PIXELS} pixels, {MAX_SIDE} a side")
     if photometric.endswith("_422") and columns % 2:
         raise InputError(path, f"{photometric} with an odd number of columns ({columns})")
-    return layout
+    return pixel_format
 
 
 Decode = Callable[[bytes, int], tuple[np.ndarray, str]]
 
 
-def make_decoder(syntax: UID, layout: Layout, path: object) -> Decode:
+def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode:
     """A function from a frame's stored bytes and its index to its samples and their Photometric Interpretation.
 
     Samples are ``(rows, columns)`` or ``(rows, columns, 3)``, uint8 or uint16; colours stay as they are stored.
@@ -134,14 +134,15 @@ def make_decoder(syntax: UID, layout: Layout, path: object) -> Decode:
     def decoder(stored: bytes, index: int) -> tuple[np.ndarray, str]:
         try:
             with quiet():
-                samples, photometric = decode(stored, syntax, layout, path)
+                samples, photometric = decode(stored, syntax, pixel_format, path)
         except InputError:
             raise
         except Exception as error:
             raise InputError(
                 path, f"frame {index} cannot be decoded ({syntax.name})", advice="the file may be damaged"
             ) from error
-        expected = (layout.rows, layout.columns) + (() if layout.samples == 1 else (layout.samples,))
+        channels = () if pixel_format.samples == 1 else (pixel_format.samples,)
+        expected = (pixel_format.rows, pixel_format.columns, *channels)
         if samples.shape != expected:
             raise InputError(path, f"frame {index} decodes to {samples.shape}", f"{expected} as Rows and Columns say")
         return samples, photometric
@@ -149,42 +150,42 @@ def make_decoder(syntax: UID, layout: Layout, path: object) -> Decode:
     return decoder
 
 
-def _by_pydicom(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.ndarray, str]:
+def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
     """Native, RLE, JPEG-LS and JPEG 2000 frames."""
     if syntax in J2K_SYNTAXES:
-        _check_size(_j2k_size(stored), layout, path)
+        _check_size(_j2k_size(stored), pixel_format, path)
     elif syntax in uid.JPEGLSTransferSyntaxes:
         info = parse_jpeg(stored)
-        _check_size((info.rows, info.columns), layout, path)
+        _check_size((info.rows, info.columns), pixel_format, path)
     options: dict[str, Any] = {
-        "rows": layout.rows,
-        "columns": layout.columns,
+        "rows": pixel_format.rows,
+        "columns": pixel_format.columns,
         "number_of_frames": 1,
-        "samples_per_pixel": layout.samples,
-        "photometric_interpretation": layout.photometric.replace("YBR_PARTIAL", "YBR_FULL"),  # the same bytes
+        "samples_per_pixel": pixel_format.samples,
+        "photometric_interpretation": pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL"),  # the same bytes
         "pixel_representation": 0,
-        "planar_configuration": layout.planar if layout.samples > 1 else 0,
-        "bits_allocated": layout.bits_allocated,
-        "bits_stored": layout.bits_stored,
+        "planar_configuration": pixel_format.planar if pixel_format.samples > 1 else 0,
+        "bits_allocated": pixel_format.bits_allocated,
+        "bits_stored": pixel_format.bits_stored,
         "pixel_keyword": "PixelData",
-        "pixel_vr": layout.pixel_vr,
+        "pixel_vr": pixel_format.pixel_vr,
     }
     if syntax not in NATIVE_SYNTAXES:
         stored = struct.pack("<HHLHHL", 0xFFFE, 0xE000, 0, 0xFFFE, 0xE000, len(stored)) + stored  # one fragment
     samples, properties = get_decoder(syntax).as_array(
         stored, index=0, raw=True, decoding_plugin=PLUGINS.get(syntax, ""), **options
     )
-    if layout.photometric == "YBR_PARTIAL_422":
-        return samples, layout.photometric
+    if pixel_format.photometric == "YBR_PARTIAL_422":
+        return samples, pixel_format.photometric
     return samples, str(properties["photometric_interpretation"])
 
 
-def _jpeg(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.ndarray, str]:
+def _jpeg(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
     info = parse_jpeg(stored)
-    _check_size((info.rows, info.columns), layout, path)
-    if info.components != layout.samples:
-        raise InputError(path, f"JPEG frames of {info.components} components", f"{layout.samples}")
-    photometric = layout.photometric
+    _check_size((info.rows, info.columns), pixel_format, path)
+    if info.components != pixel_format.samples:
+        raise InputError(path, f"JPEG frames of {info.components} components", f"{pixel_format.samples}")
+    photometric = pixel_format.photometric
     if info.components == 3:
         stored = with_raw_components(stored)
         # what the stream says of its own colours goes before what the file says of them
@@ -195,9 +196,9 @@ def _jpeg(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.
     return _import_imagecodecs(path, f"{info.precision}-bit JPEG").jpeg8_decode(stored), photometric
 
 
-def _jpeg_xl(stored: bytes, syntax: UID, layout: Layout, path: object) -> tuple[np.ndarray, str]:
+def _jpeg_xl(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
     samples = _import_imagecodecs(path, "JPEG XL").jpegxl_decode(stored)
-    return np.squeeze(samples), "RGB" if layout.samples == 3 else layout.photometric
+    return np.squeeze(samples), "RGB" if pixel_format.samples == 3 else pixel_format.photometric
 
 
 def _import_imagecodecs(path: object, what: str) -> Any:
@@ -210,12 +211,11 @@ def _import_imagecodecs(path: object, what: str) -> Any:
     return imagecodecs
 
 
-def _check_size(size: tuple[int, int], layout: Layout, path: object) -> None:
+def _check_size(size: tuple[int, int], pixel_format: PixelFormat, path: object) -> None:
     """Before a decoder sets memory aside for what the stream declares."""
-    if size != (layout.rows, layout.columns):
-        raise InputError(
-            path, f"a compressed frame of {size[0]} x {size[1]}", f"{layout.rows} x {layout.columns} as the file says"
-        )
+    rows, columns = pixel_format.rows, pixel_format.columns
+    if size != (rows, columns):
+        raise InputError(path, f"a compressed frame of {size[0]} x {size[1]}", f"{rows} x {columns} as the file says")
 
 
 def _j2k_size(stored: bytes) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from pydicom.dataset import Dataset
 from pydicom.pixels import apply_color_lut, convert_color_space
 
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.codecs import Layout
+from usdehaze.io.dicom.codecs import PixelFormat
 from usdehaze.io.dicom.quiet import quiet
 
 GREY_SPREAD = 16  # of 255
@@ -49,18 +49,18 @@ def luma(rgb: np.ndarray) -> np.ndarray:
     return ((weighted + 500) // 1000).astype(np.uint8)
 
 
-def is_colour(layout: Layout) -> bool:
+def is_colour(pixel_format: PixelFormat) -> bool:
     """True where the frames may hold colours."""
-    return layout.samples == 3 or layout.photometric == "PALETTE COLOR"
+    return pixel_format.samples == 3 or pixel_format.photometric == "PALETTE COLOR"
 
 
-def make_picture(attributes: Dataset, layout: Layout, path: object) -> Callable[[np.ndarray, str], Picture]:
+def make_picture(attributes: Dataset, pixel_format: PixelFormat, path: object) -> Callable[[np.ndarray, str], Picture]:
     """A function from samples and their Photometric Interpretation, as the decoders give them, to a `Picture`.
 
     Raises:
         InputError: a palette that cannot be used.
     """
-    palette = _palette(attributes, layout, path) if layout.photometric == "PALETTE COLOR" else None
+    palette = _palette(attributes, pixel_format, path) if pixel_format.photometric == "PALETTE COLOR" else None
     palette_luma = None if palette is None else luma(palette)
 
     def picture(samples: np.ndarray, photometric: str) -> Picture:
@@ -68,7 +68,7 @@ def make_picture(attributes: Dataset, layout: Layout, path: object) -> Callable[
             return Picture(palette_luma[samples], palette[samples])
         if samples.ndim == 2:
             return Picture(samples)
-        samples = _eight_bits(samples, layout.bits_stored)
+        samples = _eight_bits(samples, pixel_format.bits_stored)
         if photometric == "YBR_PARTIAL_422":
             samples = _full_range(samples)
         if not photometric.startswith("YBR"):
@@ -90,9 +90,9 @@ def _full_range(ybr: np.ndarray) -> np.ndarray:
     return np.clip(np.rint(stretched), 0, 255).astype(np.uint8)
 
 
-def _palette(attributes: Dataset, layout: Layout, path: object) -> np.ndarray:
+def _palette(attributes: Dataset, pixel_format: PixelFormat, path: object) -> np.ndarray:
     """``(2 ** bits allocated, 3)`` uint8, the colour of every stored value."""
-    indices = np.arange(2**layout.bits_allocated, dtype=f"u{layout.bits_allocated // 8}")
+    indices = np.arange(2**pixel_format.bits_allocated, dtype=f"u{pixel_format.bits_allocated // 8}")
     try:
         with quiet():
             colours = apply_color_lut(indices, attributes)

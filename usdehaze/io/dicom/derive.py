@@ -117,7 +117,7 @@ def _set_image_pixel(out: Dataset, scan: DicomScan, photometric: str) -> None:
     if colour:
         out.PlanarConfiguration = 0
     out.BitsAllocated, out.BitsStored, out.HighBit, out.PixelRepresentation = 8, 8, 7, 0
-    same_levels = scan.layout.photometric == "MONOCHROME2" and scan.layout.bits_stored == 8
+    same_levels = scan.pixel_format.photometric == "MONOCHROME2" and scan.pixel_format.bits_stored == 8
     _drop(out, "" if same_levels else WINDOW)
     _drop(out, "" if colour else COLOUR_PROFILE)
     if not colour and "UltrasoundColorDataPresent" in out:
@@ -195,8 +195,8 @@ def _set_lossy_history(out: Dataset, scan: DicomScan) -> None:
     method = (LOSSY_SYNTAXES | VIDEO_SYNTAXES).get(scan.transfer_syntax)
     if method is None or word(out, "LossyImageCompression") == "01":
         return
-    layout = scan.layout
-    uncompressed = scan.n_frames_in_file * layout.rows * layout.columns * layout.samples * layout.bits_allocated // 8
+    stored = scan.pixel_format
+    uncompressed = scan.n_frames_in_file * stored.rows * stored.columns * stored.samples * stored.bits_allocated // 8
     out.LossyImageCompression = "01"
     out.LossyImageCompressionMethod = method
     out.LossyImageCompressionRatio = f"{max(uncompressed / scan.path.stat().st_size, 1):.4g}"

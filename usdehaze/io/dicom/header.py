@@ -101,13 +101,13 @@ def open_header(path: str | os.PathLike[str]) -> Header:
         raise unreadable(path, type(error).__name__) from None
 
 
-def is_directory(path: str | os.PathLike[str]) -> bool:
-    """True for a DICOMDIR, the table of contents of a medium."""
+def is_image(path: str | os.PathLike[str]) -> bool:
+    """False for a DICOMDIR, the table of contents of a medium."""
     try:
         with quiet():
-            return read_file_meta_info(path).get("MediaStorageSOPClassUID") == MediaStorageDirectoryStorage
+            return read_file_meta_info(path).get("MediaStorageSOPClassUID") != MediaStorageDirectoryStorage
     except Exception:
-        return False
+        return True
 
 
 def unreadable(path: object, reason: str) -> InputError:

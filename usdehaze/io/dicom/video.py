@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.codecs import Layout
+from usdehaze.io.dicom.codecs import PixelFormat
 from usdehaze.io.dicom.frames import fragments
 from usdehaze.io.dicom.header import Header
 
@@ -28,14 +28,14 @@ class VideoFrames:
     Args:
         header: of the DICOM file.
         n_frames: Number of Frames.
-        layout: size of the frames.
+        pixel_format: size of the frames.
         path: for messages.
 
     Raises:
         InputError: imageio-ffmpeg is not installed, or the pixel data are damaged or hold nothing like so many frames.
     """
 
-    def __init__(self, header: Header, n_frames: int, layout: Layout, path: object) -> None:
+    def __init__(self, header: Header, n_frames: int, pixel_format: PixelFormat, path: object) -> None:
         try:
             import imageio_ffmpeg
 
@@ -43,7 +43,7 @@ class VideoFrames:
         except (ImportError, RuntimeError):
             found = "video needs a decoder that is not installed"
             raise InputError(path, found, advice="pip install usdehaze[video]") from None
-        self.layout, self.path = layout, path
+        self.pixel_format, self.path = pixel_format, path
         spans, _, _ = fragments(header, path)
         if n_frames > sum(length for _, length in spans):
             raise InputError(path, f"{n_frames} frames in {sum(length for _, length in spans)} bytes of video")
@@ -67,7 +67,7 @@ class VideoFrames:
             self._start()
         while self._next < index:
             self._frame()
-        planes = np.frombuffer(self._frame(), np.uint8).reshape(3, self.layout.rows, self.layout.columns)
+        planes = np.frombuffer(self._frame(), np.uint8).reshape(3, self.pixel_format.rows, self.pixel_format.columns)
         return planes.transpose(1, 2, 0), "YBR_FULL"
 
     def close(self) -> None:
@@ -84,13 +84,13 @@ class VideoFrames:
         self._next = 0
         header = self._output().readline(1000).decode("ascii", "replace").split()
         size = {part[0]: part[1:] for part in header[1:]}
-        if header and (size.get("H"), size.get("W")) != (str(self.layout.rows), str(self.layout.columns)):
-            declared = f"{self.layout.rows} x {self.layout.columns} as the file says"
+        if header and (size.get("H"), size.get("W")) != (str(self.pixel_format.rows), str(self.pixel_format.columns)):
+            declared = f"{self.pixel_format.rows} x {self.pixel_format.columns} as the file says"
             raise InputError(self.path, f"video of {size.get('H')} x {size.get('W')}", declared)
 
     def _frame(self) -> bytes:
         """The next frame: planes of Y, Cb and Cr."""
-        size = 3 * self.layout.rows * self.layout.columns
+        size = 3 * self.pixel_format.rows * self.pixel_format.columns
         output = self._output()
         output.readline(1000)  # FRAME
         frame = output.read(size)

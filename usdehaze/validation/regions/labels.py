@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_dataset, open_file
+from usdehaze.io.hdf5.access import get_dataset, open_file
 from usdehaze.validation.regions.model import Region
 
 Labels = Mapping[str, tuple[str, ...]]  # role -> what stands for it: label values, or names of DICOM segments

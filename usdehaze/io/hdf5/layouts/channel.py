@@ -7,20 +7,21 @@ from collections.abc import Iterable
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_group
-from usdehaze.io.layouts.found import Found
+from usdehaze.io.hdf5.access import get_group
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine
 
 NAMES = {"channel_data", "rf_data", "rfdata", "raw_data", "aligned_data", "rcvdata", "rf_lines", "rf"}
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """Nothing that could be read: finds PICMUS's channel data, whose names do not say what they are.
 
     Raises:
         InputError: that is what the file holds.
     """
     group = get_group(file, "US/US_DATASET0000")
-    if dataset is None and group is not None and "probe_geometry" in group and "data" in group:
+    if reading.dataset is None and group is not None and "probe_geometry" in group and "data" in group:
         raise refusal(path, "PICMUS")
     return None
 

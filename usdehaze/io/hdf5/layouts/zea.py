@@ -13,25 +13,27 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, get_group, small_array, text
-from usdehaze.io.layouts.axes import frames_of
-from usdehaze.io.layouts.found import BlockReader, Found, from_rf
-from usdehaze.io.layouts.grid import place
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array, text
+from usdehaze.io.hdf5.layouts.axes import frames_of
+from usdehaze.io.hdf5.layouts.blocks import BlockReader
+from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine, from_rf
 
 PRODUCTS = ("image", "image_polar", "image_sc", "envelope_data", "beamformed_data")
 _CHANNEL_DATA = ("raw_data", "aligned_data")
 _MAX_TRACKS = 64
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """The first product that is an image, in the order of `PRODUCTS`, or the one named by ``dataset``."""
     version = attribute(file, "zea_version")
     roots = _roots(file)
-    if not roots or axes or not (version or _is_legacy(file)):
+    if not roots or reading.axes or not (version or _is_legacy(file)):
         return None
     layout = f"zea {version}" if version else "zea (usbmd, legacy)"
-    if dataset is not None:
-        root, _, rest = dataset.strip("/").partition("data/")
+    if reading.dataset is not None:
+        root, _, rest = reading.dataset.strip("/").partition("data/")
         product = rest.removesuffix("/values")
         if root.strip("/") not in roots or product not in (get_group(file, _data(root.strip("/"))) or ()):
             return None
@@ -39,11 +41,11 @@ def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | No
     for product in PRODUCTS:
         holding = [root for root in roots if product in (get_group(file, _data(root)) or ())]
         if holding:
-            found = _product(file, path, holding[0], product, layout)
+            cine = _product(file, path, holding[0], product, layout)
             if len(holding) > 1:
                 note = f"{holding[0]} of {len(holding)} tracks with {product} taken."
-                found = replace(found, assumptions=(*found.assumptions, note))
-            return found
+                cine = replace(cine, assumptions=(*cine.assumptions, note))
+            return cine
     if any(product in (get_group(file, _data(root)) or ()) for root in roots for product in _CHANNEL_DATA):
         raise InputError(
             path,
@@ -70,35 +72,35 @@ def _is_legacy(file: h5py.File) -> bool:
     return data is not None and get_group(file, "scan") is not None and any(name in known for name in data)
 
 
-def _product(file: h5py.File, path: object, root: str, product: str, layout: str) -> Found:
+def _product(file: h5py.File, path: object, root: str, product: str, layout: str) -> StoredCine:
     name = f"{_data(root)}/{product}"
     group = get_group(file, name)
     if group is not None:
         name += "/values"
     stored = get_dataset(file, name, path)
-    found = _beamformed(stored, path, layout) if product == "beamformed_data" else _image(stored, path, layout)
+    cine = _beamformed(stored, path, layout) if product == "beamformed_data" else _image(stored, path, layout)
     if product == "envelope_data":
-        found = replace(found, units="envelope")
-    elif product != "beamformed_data" and found.dtype == np.uint8:
-        found = replace(found, units="8-bit")
+        cine = replace(cine, units="envelope")
+    elif product != "beamformed_data" and cine.dtype == np.uint8:
+        cine = replace(cine, units="8-bit")
     elif product != "beamformed_data" and group is not None and _unit(group) == "db":
-        found = replace(found, units="dB", dynamic_range_db=_span(group, path))
-    times = _timestamps(group, path, found.shape[0]) if group is not None else None
+        cine = replace(cine, units="dB", dynamic_range_db=_span(group, path))
+    times = _timestamps(group, path, cine.shape[0]) if group is not None else None
     if times is None:
-        times = _frame_times(file, root, path, found.shape[0])
-    found = replace(found, frame_times_s=times)
+        times = _frame_times(file, root, path, cine.shape[0])
+    cine = replace(cine, frame_times_s=times)
     positions = None if group is None else small_array(group, "coordinates", path)
     if positions is None:
-        return found
+        return cine
     if positions.ndim == 4:  # one grid a frame
         positions = positions[0]
-    if positions.shape != (*found.shape[1:], 3):
+    if positions.shape != (*cine.shape[1:], 3):
         note = f"Coordinates of shape {positions.shape} do not fit the frames and were not used."
-        return replace(found, assumptions=(*found.assumptions, note))
-    return place(found, positions[..., 0], positions[..., 2])
+        return replace(cine, assumptions=(*cine.assumptions, note))
+    return with_geometry(cine, positions[..., 0], positions[..., 2])
 
 
-def _image(stored: h5py.Dataset, path: object, layout: str) -> Found:
+def _image(stored: h5py.Dataset, path: object, layout: str) -> StoredCine:
     shape = stored.shape
     if stored.ndim == 4 and shape[3] in (1, 3, 4):
         return frames_of(stored, path, layout, "THWC")
@@ -107,7 +109,7 @@ def _image(stored: h5py.Dataset, path: object, layout: str) -> Found:
     return frames_of(stored, path, layout, "THW")
 
 
-def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> Found:
+def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> StoredCine:
     shape = stored.shape
     if stored.dtype.kind == "c" and stored.ndim == 3:
         return frames_of(stored, path, layout, "THW")
@@ -123,10 +125,10 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> Found:
         return (values[..., 0] + 1j * values[..., 1]).astype(dtype)
 
     name = str(stored.name).lstrip("/")
-    found = Found(layout, name, (shape[0], shape[1], shape[2]), dtype, read, units="I/Q")
+    cine = StoredCine(layout, name, (shape[0], shape[1], shape[2]), dtype, read, units="I/Q")
     if shape[3] == 1:
-        found = from_rf(replace(found, dtype=stored.dtype, read=lambda index: reader(index)[..., 0]))
-    return found
+        cine = from_rf(replace(cine, dtype=stored.dtype, read=lambda index: reader(index)[..., 0]))
+    return cine
 
 
 def _unit(group: h5py.Group) -> str:

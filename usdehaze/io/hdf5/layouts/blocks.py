@@ -1,51 +1,12 @@
-"""What a layout recogniser hands to the reader."""
+"""Reading a dataset of frames in blocks, as plain numbers."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import h5py
 import numpy as np
 
-from usdehaze.cine import Geometry
-
-MIN_SIDE = 8  # pixels; thinner arrays are tables, coordinates or colour channels, not frames
 BLOCK_BYTES = 64 * 2**20  # of stored values held by a `BlockReader`
 _COMPLEX_FIELDS = ({"r", "i"}, {"re", "im"}, {"real", "imag"})
-
-
-@dataclass(frozen=True)
-class Found:
-    """Frames found in a file, not read yet.
-
-    Attributes:
-        layout: name shown by ``info``.
-        dataset: path of the dataset inside the file.
-        shape: ``(T, H, W)``.
-        dtype: of the frames that ``read`` returns; complex for I/Q.
-        read: frame index -> ``(H, W)`` array of stored values.
-        units: "dB", "8-bit", "grey", "envelope", "I/Q", or None where the layout does not say.
-        dynamic_range_db: from the file, or None.
-        geometry: from the file; None where a sector has to be looked for in the image.
-        spacing_m, origin_m: ``(row, column)`` pitch and ``(z, x)`` of pixel (0, 0) in m, where the file gives the pixel
-            grid but does not say whether there is a fan in it.
-        frame_times_s: ``(T,)`` s from the file, or None.
-        assumptions: what the recogniser assumed, one sentence each.
-    """
-
-    layout: str
-    dataset: str
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-    read: Callable[[int], np.ndarray]
-    units: str | None = None
-    dynamic_range_db: float | None = None
-    geometry: Geometry | None = None
-    spacing_m: tuple[float, float] | None = None
-    origin_m: tuple[float, float] = (0.0, 0.0)
-    frame_times_s: np.ndarray | None = None
-    assumptions: tuple[str, ...] = ()
 
 
 def is_complex_compound(dtype: np.dtype) -> bool:
@@ -61,20 +22,6 @@ def is_numeric(dtype: np.dtype) -> bool:
 def value_type(dtype: np.dtype) -> np.dtype:
     """Type of the values that a `BlockReader` gives: complex for compounds, in the byte order of this machine."""
     return np.dtype(np.complex128) if dtype.names is not None else dtype.newbyteorder("=")
-
-
-def from_rf(found: Found) -> Found:
-    """Beamformed RF lines as I/Q: the analytic signal along the depth (rows)."""
-    from scipy.signal import hilbert
-
-    dtype = np.result_type(found.dtype, np.complex64)
-    return replace(
-        found,
-        dtype=dtype,
-        read=lambda index: hilbert(found.read(index), axis=0).astype(dtype),
-        units="I/Q",
-        assumptions=(*found.assumptions, "Beamformed RF: the envelope is that of the analytic signal along the depth."),
-    )
 
 
 class BlockReader:

@@ -10,12 +10,10 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.detect import kind_of
-from usdehaze.io.heap_check import check_heaps
+from usdehaze.io.formats import HDF5, format_of, kind_of
+from usdehaze.io.hdf5.heap_check import check_heaps
 
 MAX_CHUNK_BYTES = 2**30
-MAX_FRAMES_BYTES = 8 * 2**30  # of float32 frames held in memory at once
-MAX_FRAME_PIXELS = 2**26
 MAX_ATTRIBUTE_BYTES = 2**16
 MAX_SMALL_BYTES = 2**28  # of an axis or a grid of coordinates
 MAX_OBJECTS = 100_000  # groups and datasets looked through for frames
@@ -28,23 +26,22 @@ def open_h5(path: str | os.PathLike[str]) -> h5py.File:
     Raises:
         InputError: it is not there, no HDF5 file, or damaged.
     """
-    kind = kind_of(path)
-    if kind != "HDF5":
-        raise InputError(path, f"is not an HDF5 file ({kind})", "an HDF5 file")
-    with reading(path):
+    if format_of(path) is not HDF5:
+        raise InputError(path, f"is not an HDF5 file ({kind_of(path)})", "an HDF5 file")
+    with hdf5_errors(path):
         check_heaps(path)
         return _open(path)
 
 
 @contextmanager
 def open_file(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """`open_h5` and `reading` in one, for a file that is read in one go."""
-    with open_h5(path) as file, reading(path):
+    """`open_h5` and `hdf5_errors` in one, for a file that is read in one go."""
+    with open_h5(path) as file, hdf5_errors(path):
         yield file
 
 
 @contextmanager
-def reading(path: object) -> Iterator[None]:
+def hdf5_errors(path: object) -> Iterator[None]:
     """Turns what the HDF5 library stumbles over in ``path`` into an `InputError`."""
     try:
         yield
@@ -204,25 +201,6 @@ def _filter_available(code: int) -> bool:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401  (brings Blosc, Zstandard, LZ4, ... where it is installed)
     return h5py.h5z.filter_avail(code)
-
-
-def check_frame(shape: tuple[int, int], path: object) -> None:
-    """Refuses frames ``(H, W)`` of more than `MAX_FRAME_PIXELS`."""
-    if shape[0] * shape[1] > MAX_FRAME_PIXELS:
-        raise InputError(path, f"frames of {shape[0]} x {shape[1]}", f"at most {MAX_FRAME_PIXELS} pixels a frame")
-
-
-def check_memory(shape: tuple[int, int, int], path: object) -> None:
-    """Refuses frames ``(T, H, W)`` that would fill more than `MAX_FRAMES_BYTES` as float32."""
-    n_frames, height, width = shape
-    needed = 4 * n_frames * height * width
-    if needed > MAX_FRAMES_BYTES:
-        raise InputError(
-            path,
-            f"{n_frames} frames of {height} x {width} need {needed / 2**30:.3g} GiB",
-            f"at most {MAX_FRAMES_BYTES / 2**30:g} GiB at once",
-            "take part of them with --frames",
-        )
 
 
 def text(value: object) -> str:

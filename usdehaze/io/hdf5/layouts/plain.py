@@ -10,11 +10,14 @@ from dataclasses import replace
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, walk
-from usdehaze.io.layouts import channel
-from usdehaze.io.layouts.axes import frame_shaped, frames_of
-from usdehaze.io.layouts.cells import cells_of, is_cell
-from usdehaze.io.layouts.found import MIN_SIDE, Found, is_numeric
+from usdehaze.io.hdf5.access import attribute, get_dataset, walk
+from usdehaze.io.hdf5.layouts import channel
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.blocks import is_numeric
+from usdehaze.io.hdf5.layouts.cells import cells_of, is_cell
+from usdehaze.io.limits import MIN_SIDE
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine
 
 LAYOUT = "HDF5 dataset"
 _NO_IMAGES = {
@@ -24,7 +27,7 @@ _NO_IMAGES = {
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """The named dataset, or the only one that could be frames.
 
     Datasets named like label maps or coordinates ("label", "mask", "grid", ...) are passed over where something else
@@ -33,8 +36,8 @@ def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | No
     Raises:
         InputError: no candidate, several of them, or channel data alone.
     """
-    if dataset is not None:
-        return _read(file, path, dataset, axes)
+    if reading.dataset is not None:
+        return _read(file, path, reading.dataset, reading.axes)
     candidates, others, links = _look_through(file, path)
     beamformed = [name for name in candidates if not channel.is_channel_data(name)]
     if candidates and not beamformed:
@@ -52,17 +55,17 @@ def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | No
         raise InputError(
             path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
         )
-    found_frames = _read(file, path, images[0], axes)
+    cine = _read(file, path, images[0], reading.axes)
     passed_over = [name for name in candidates if name != images[0]]
     if passed_over:
         note = (
             f"Passed over {', '.join(passed_over[:8])}: named like a label map, a grid or channel data, not an image."
         )
-        found_frames = replace(found_frames, assumptions=(note, *found_frames.assumptions))
-    return found_frames
+        cine = replace(cine, assumptions=(note, *cine.assumptions))
+    return cine
 
 
-def _read(file: h5py.File, path: object, name: str, axes: str | None) -> Found:
+def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredCine:
     stored = get_dataset(file, name, path)
     if is_cell(stored):
         return cells_of(file, stored, path, axes)

@@ -14,7 +14,7 @@ from usdehaze.io.dicom.regions import Region, find_region, pixel_aspect, pixel_s
 FAR = 1e8  # columns; a rectangle is a fan whose apex is so far away that its arcs are straight to 0.02 columns
 
 
-def find_place(
+def find_geometry(
     attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float
 ) -> tuple[Cartesian, Region | None, tuple[str, ...]]:
     """Geometry of the frames: the region in the file, and the fan that the sector finder sees in it.

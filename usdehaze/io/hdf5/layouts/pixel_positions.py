@@ -7,42 +7,42 @@ from dataclasses import replace
 import numpy as np
 
 from usdehaze.cine import Geometry, Polar
-from usdehaze.io.layouts.found import Found
+from usdehaze.io.stored_cine import StoredCine
 
 TOLERANCE = 0.05  # pixels
 
 
-def place(found: Found, x_m: np.ndarray, z_m: np.ndarray) -> Found:
+def with_geometry(cine: StoredCine, x_m: np.ndarray, z_m: np.ndarray) -> StoredCine:
     """Frames with the geometry of their grid; turned round where depth or angle falls instead of rising.
 
     Args:
-        found: frames ``(H, W)``.
+        cine: frames ``(H, W)``.
         x_m, z_m: ``(H, W)`` position of every pixel, m; z points into the body.
 
     Returns:
-        ``found`` with Polar geometry, with the spacing and origin of a rectangle, or, where the positions fit neither,
+        ``cine`` with Polar geometry, with the spacing and origin of a rectangle, or, where the positions fit neither,
         with a sentence that says so.
     """
     if not (np.isfinite(x_m).all() and np.isfinite(z_m).all()):
-        return _unplaced(found)
+        return _unplaced(cine)
     x_m, z_m, down, right = _ascending(x_m, z_m)
     if down < 0 or right < 0:
-        read = found.read
-        found = replace(found, read=lambda index: read(index)[::down, ::right])
+        read = cine.read
+        cine = replace(cine, read=lambda index: read(index)[::down, ::right])
     axes = _steady(z_m, x_m)
     if axes is not None:
         steps, across = (np.diff(axis) for axis in axes)
         if not all(np.abs(s - s.mean()).max() <= 0.02 * s.mean() for s in (steps, across)):
-            return _unplaced(found)
+            return _unplaced(cine)
         spacing_m, origin_m = (float(steps.mean()), float(across.mean())), (float(axes[0][0]), float(axes[1][0]))
-        return replace(found, spacing_m=spacing_m, origin_m=origin_m)
+        return replace(cine, spacing_m=spacing_m, origin_m=origin_m)
     geometry = _fan(x_m, z_m)
-    return _unplaced(found) if geometry is None else replace(found, geometry=geometry)
+    return _unplaced(cine) if geometry is None else replace(cine, geometry=geometry)
 
 
-def _unplaced(found: Found) -> Found:
+def _unplaced(cine: StoredCine) -> StoredCine:
     note = "Pixel positions in the file fit neither a fan nor an even rectangle and were not used."
-    return replace(found, assumptions=(*found.assumptions, note))
+    return replace(cine, assumptions=(*cine.assumptions, note))
 
 
 def _ascending(x_m: np.ndarray, z_m: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:

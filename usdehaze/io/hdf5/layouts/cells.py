@@ -8,9 +8,10 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, check_storage
-from usdehaze.io.layouts.axes import frame_shaped, frames_of
-from usdehaze.io.layouts.found import Found, is_numeric
+from usdehaze.io.hdf5.access import attribute, check_storage
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.blocks import is_numeric
+from usdehaze.io.stored_cine import StoredCine
 
 MAX_CELLS = 100_000
 
@@ -25,7 +26,7 @@ def is_cell(dataset: h5py.Dataset) -> bool:
     return first is not None and is_numeric(first.dtype) and frame_shaped(first.shape)
 
 
-def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | None) -> Found:
+def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | None) -> StoredCine:
     """The cells as the frames of a cine.
 
     Raises:

@@ -17,13 +17,14 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.layouts.found import MIN_SIDE, BlockReader, Found, is_numeric, value_type
+from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, value_type
+from usdehaze.io.limits import MIN_SIDE
+from usdehaze.io.luma import luma
+from usdehaze.io.stored_cine import StoredCine
 
-_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 
-
-def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None = None) -> Found:
-    """A numeric dataset of frames as `Found`.
+def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None = None) -> StoredCine:
+    """A numeric dataset of frames as `StoredCine`.
 
     Args:
         dataset: 2 to 4 axes longer than one.
@@ -58,19 +59,7 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
     if channels > 1:
         notes.append("Colour channels taken together as their luma.")
     shape = (sides.get("T", 1), sides["H"], sides["W"])
-    return Found(layout, name, shape, value_type(dataset.dtype), read_frame, assumptions=tuple(notes))
-
-
-def luma(frame: np.ndarray) -> np.ndarray:
-    """Luma of ``(H, W, 3 or 4)`` red, green, blue: ``(H, W)`` of the same type; a fourth channel is left out.
-
-    Grey stays what it is, exactly.
-    """
-    red, green, blue = (frame[..., channel] for channel in range(3))
-    if np.array_equal(red, green) and np.array_equal(red, blue):
-        return red
-    mixed = frame[..., :3].astype(np.float64) @ _LUMA
-    return np.rint(mixed).astype(frame.dtype) if frame.dtype.kind in "ui" else mixed.astype(frame.dtype)
+    return StoredCine(layout, name, shape, value_type(dataset.dtype), read_frame, assumptions=tuple(notes))
 
 
 def is_matlab(dataset: h5py.Dataset) -> bool:

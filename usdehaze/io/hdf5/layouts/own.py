@@ -8,34 +8,35 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.geometry_group import read_frame_times, read_geometry
-from usdehaze.io.h5 import get_dataset, text
-from usdehaze.io.layouts.axes import frames_of
-from usdehaze.io.layouts.found import Found
+from usdehaze.io.hdf5.access import get_dataset, text
+from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
+from usdehaze.io.hdf5.layouts.axes import frames_of
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine
 
 RESULT_FORMAT = "usdehaze-result"
 SIMULATION_FORMAT = "usdehaze-simulation"
 FORMAT_VERSION = 1
 
 
-def recognise_result(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise_result(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """A result of ``usdehaze process``: read only where a dataset of it is named."""
     if text(file.attrs.get("format", "")) != RESULT_FORMAT:
         return None
-    if dataset is None:
+    if reading.dataset is None:
         raise InputError(
             path,
             "is a result of usdehaze, not a scan",
             advice="process the scan it came from, or take its input once more with --dataset input",
         )
-    return _own(file, path, dataset, axes, "usdehaze result")
+    return _own(file, path, reading.dataset, reading.axes, "usdehaze result")
 
 
-def recognise_simulation(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise_simulation(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """A file of ``usdehaze simulate``: its hazy frames, unless another dataset is named."""
     if text(file.attrs.get("format", "")) != SIMULATION_FORMAT:
         return None
-    return _own(file, path, dataset or "hazy", axes, "usdehaze simulation")
+    return _own(file, path, reading.dataset or "hazy", reading.axes, "usdehaze simulation")
 
 
 def check_version(file: h5py.File, path: object) -> None:
@@ -58,13 +59,13 @@ def read_dynamic_range(file: h5py.File, path: object) -> float:
     return value
 
 
-def _own(file: h5py.File, path: object, dataset: str, axes: str | None, layout: str) -> Found:
+def _own(file: h5py.File, path: object, dataset: str, axes: str | None, layout: str) -> StoredCine:
     check_version(file, path)
-    found = frames_of(get_dataset(file, dataset, path), path, layout, axes or "THW")
+    cine = frames_of(get_dataset(file, dataset, path), path, layout, axes or "THW")
     return replace(
-        found,
+        cine,
         units="dB",
         dynamic_range_db=read_dynamic_range(file, path),
         geometry=read_geometry(file, path),
-        frame_times_s=read_frame_times(file, path, found.shape[0]),
+        frame_times_s=read_frame_times(file, path, cine.shape[0]),
     )

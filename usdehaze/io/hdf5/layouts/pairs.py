@@ -12,17 +12,19 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_dataset, get_group, walk
-from usdehaze.io.layouts.axes import frame_shaped, frames_of
-from usdehaze.io.layouts.found import Found
+from usdehaze.io.hdf5.access import get_dataset, get_group, walk
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine
 
 _CUBDL = ("beamformed_idata", "beamformed_qdata")
 _NAMES = (_CUBDL, ("idata", "qdata"), ("i", "q"), ("real", "imag"), ("re", "im"))
 _CHANNEL = "channel_data"
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """The only pair, or the one that ``dataset`` names a half of; or CUBDL's beamformed data."""
+    dataset, axes = reading.dataset, reading.axes
     datasets = walk(file, path)[0] if dataset is None else _beside(file, dataset.strip("/"))
     pairs = [pair for pair in _pairs(datasets) if dataset is None or dataset.strip("/") in pair]
     if len(pairs) == 1:
@@ -30,16 +32,16 @@ def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | No
         cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
         layout = "CUBDL beamformed I/Q" if cubdl else "I/Q in two datasets"
         order = axes or (_lines_first(real) if cubdl else None)
-        found = _joined(*(frames_of(part, path, layout, order) for part in (real, imaginary)))
-        return _noted(found) if cubdl and not axes else found
+        cine = _joined(*(frames_of(part, path, layout, order) for part in (real, imaginary)))
+        return _noted(cine) if cubdl and not axes else cine
     if len(pairs) > 1:
         listed = ", ".join(f"{real} and {imaginary}" for real, imaginary in pairs[:8])
         raise InputError(path, f"{len(pairs)} pairs of I/Q: {listed}", advice="pick one with --dataset")
     wanted = dataset.strip("/") if dataset else "beamformed_data"
     if _CHANNEL in datasets and wanted == "beamformed_data" and wanted in datasets:
         stored = get_dataset(file, wanted, path)
-        found = frames_of(stored, path, "CUBDL beamformed data", axes or _lines_first(stored))
-        return found if axes else _noted(found)
+        cine = frames_of(stored, path, "CUBDL beamformed data", axes or _lines_first(stored))
+        return cine if axes else _noted(cine)
     return None
 
 
@@ -79,11 +81,11 @@ def _lines_first(dataset: h5py.Dataset) -> str:
     return "TWH" if sum(side > 1 for side in dataset.shape) == 3 else "WH"
 
 
-def _noted(found: Found) -> Found:
-    return replace(found, assumptions=(*found.assumptions, "Axes taken as lines before depth, as in CUBDL's files."))
+def _noted(cine: StoredCine) -> StoredCine:
+    return replace(cine, assumptions=(*cine.assumptions, "Axes taken as lines before depth, as in CUBDL's files."))
 
 
-def _joined(real: Found, imaginary: Found) -> Found:
+def _joined(real: StoredCine, imaginary: StoredCine) -> StoredCine:
     dtype = np.result_type(real.dtype, imaginary.dtype, np.complex64)
     return replace(
         real,

@@ -11,21 +11,24 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import attribute, get_dataset, get_group, small_array
-from usdehaze.io.layouts.found import BlockReader, Found, from_rf, value_type
-from usdehaze.io.layouts.grid import place
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array
+from usdehaze.io.hdf5.layouts.blocks import BlockReader, value_type
+from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
+from usdehaze.io.reading import Reading
+from usdehaze.io.stored_cine import StoredCine, from_rf
 
 _MAX_ORIGINS = 4096
 
 
-def recognise(file: h5py.File, path: object, dataset: str | None, axes: str | None) -> Found | None:
+def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """The only beamformed data in the file, or those named by ``dataset``."""
     objects = _objects(file)
     beamformed = [name for name, kind in objects.items() if kind == "uff.beamformed_data"]
-    if dataset is not None:
-        beamformed = [name for name in beamformed if (dataset.strip("/") + "/").startswith(name + "/")]
-    if not beamformed or axes:
-        if dataset is None and "uff.channel_data" in objects.values():
+    if reading.dataset is not None:
+        wanted = reading.dataset.strip("/") + "/"
+        beamformed = [name for name in beamformed if wanted.startswith(name + "/")]
+    if not beamformed or reading.axes:
+        if reading.dataset is None and "uff.channel_data" in objects.values():
             raise InputError(
                 path,
                 "holds channel data only (USTB UFF)",
@@ -56,7 +59,7 @@ def _objects(file: h5py.File) -> dict[str, str]:
     return objects
 
 
-def _read(file: h5py.File, path: object, name: str) -> Found:
+def _read(file: h5py.File, path: object, name: str) -> StoredCine:
     depths, across, x_m, z_m = _grid(file, path, name)
     split = get_group(file, f"{name}/data") is not None
     stored = [get_dataset(file, f"{name}/data/{part}", path) for part in ("real", "imag")] if split else []
@@ -78,12 +81,12 @@ def _read(file: h5py.File, path: object, name: str) -> Found:
 
     plain = value_type(stored[0].dtype)
     dtype = np.result_type(plain, np.complex64) if split else plain
-    found = Found("USTB UFF", f"{name}/data", (n_frames, len(depths), len(across)), dtype, read)
+    cine = StoredCine("USTB UFF", f"{name}/data", (n_frames, len(depths), len(across)), dtype, read)
     if dtype.kind == "f":
         first = read(n_frames // 2)
         if (first < 0).any() and (first > 0).any():
-            found = from_rf(found)
-    return place(found, x_m, z_m)
+            cine = from_rf(cine)
+    return with_geometry(cine, x_m, z_m)
 
 
 def _grid(file: h5py.File, path: object, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -6,15 +6,16 @@ A text header of ``Name = value`` lines, then the values, column fastest, plain 
 from __future__ import annotations
 
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import check_frame
-from usdehaze.io.layouts.axes import luma
-from usdehaze.io.layouts.found import MIN_SIDE, Found
+from usdehaze.io.limits import MIN_SIDE, check_frame
+from usdehaze.io.luma import luma
+from usdehaze.io.stored_cine import StoredCine
 
 _TYPES = {
     **{"MET_UCHAR": "u1", "MET_CHAR": "i1", "MET_USHORT": "u2", "MET_SHORT": "i2", "MET_UINT": "u4", "MET_INT": "i4"},
@@ -87,11 +88,11 @@ class MetaImage:
     def _frame_bytes(self) -> int:
         return self.width * self.height * self.channels * self.dtype.itemsize
 
-    def found(self) -> Found:
+    def stored(self) -> StoredCine:
         """The frames, with what the header says about them."""
         notes = ("The third axis taken as frames.",) if self.n_frames > 1 else ()
         shape, dtype = (self.n_frames, self.height, self.width), self.dtype.newbyteorder("=")
-        return Found("MetaImage", "", shape, dtype, self.read, spacing_m=self.spacing_m, assumptions=notes)
+        return StoredCine("MetaImage", "", shape, dtype, self.read, spacing_m=self.spacing_m, assumptions=notes)
 
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)``; a compressed file is best read in order."""
@@ -124,6 +125,16 @@ class MetaImage:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def is_stack(path: Path) -> bool:
+    """Whether a file holds more than one frame.
+
+    Raises:
+        InputError: as of `MetaImage`.
+    """
+    with closing(MetaImage(path)) as image:
+        return image.n_frames > 1
 
 
 class _Inflate:

@@ -18,7 +18,7 @@ import numpy as np
 
 from usdehaze.cine import Cartesian, Geometry, Polar, Sector
 from usdehaze.errors import InputError
-from usdehaze.io.h5 import get_dataset, text
+from usdehaze.io.hdf5.access import get_dataset, text
 
 
 def write_geometry(file: h5py.File, geometry: Geometry, frame_times_s: np.ndarray | None) -> None:

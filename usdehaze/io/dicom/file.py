@@ -1,0 +1,127 @@
+"""DicomFile: an opened DICOM file, its frames decoded one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
+from usdehaze.io.dicom.colour import Picture, is_colour, make_picture
+from usdehaze.io.dicom.frames import frame_reader
+from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
+from usdehaze.io.dicom.timing import frame_times_s
+from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
+from usdehaze.io.stored_cine import StoredCine
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How the stored values of grey frames become levels from 0 up.
+
+    Attributes:
+        low, high: stored values at black and white; the other way round for MONOCHROME1.
+        full_scale: level of white.
+        note: what was assumed, or "".
+    """
+
+    low: float
+    high: float
+    full_scale: float
+    note: str = ""
+
+    @property
+    def as_stored(self) -> bool:
+        """True where stored values are levels already."""
+        return self.low == 0 and self.high > 0
+
+    def __call__(self, samples: np.ndarray) -> np.ndarray:
+        """``(H, W)`` stored values to levels; the very array where nothing changes, else float32."""
+        if self.as_stored:
+            return samples
+        return np.clip((samples.astype(np.float32) - self.low) * np.sign(self.high - self.low), 0, None)
+
+
+class DicomFile:
+    """An opened ultrasound image, multi-frame image or secondary capture.
+
+    Attributes:
+        header: everything in the file but the pixel data.
+        pixel_format: size, colours and bits of the frames.
+        n_frames: frames in the file.
+        levels: of its grey frames.
+
+    Raises:
+        InputError: anything in the file that stands in the way, in one line without a word from its attributes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.header = open_header(path)
+        self._video: VideoFrames | None = None
+        try:
+            self.pixel_format = read_pixel_format(self.header, path)
+            self.n_frames = whole_number(self.header.attributes, "NumberOfFrames", path, 1)
+            if self.n_frames < 1:
+                raise InputError(path, f"{self.n_frames} frames", "at least one")
+            self.levels = find_levels(self.header, self.pixel_format)
+            self.picture = self._decoder(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _decoder(self, path: Path) -> Callable[[int], Picture]:
+        """From a frame's index in the file to its picture."""
+        header = self.header
+        picture = make_picture(header.attributes, self.pixel_format, path)
+        if header.transfer_syntax in VIDEO_SYNTAXES and header.encapsulated:
+            video = self._video = VideoFrames(header, self.n_frames, self.pixel_format, path)
+            return lambda index: picture(*video.read(index))
+        decode = make_decoder(header.transfer_syntax, self.pixel_format, path)
+        stored = frame_reader(header, self.n_frames, self.pixel_format.frame_bytes, path)
+        return lambda index: picture(*decode(stored(index), index))
+
+    def levels_of(self, picture: Picture) -> np.ndarray:
+        """``(H, W)`` levels of a frame: luma of a colour one."""
+        return picture.levels if picture.rgb is not None else self.levels(picture.levels)
+
+    def stored(self) -> StoredCine:
+        """The frames as levels."""
+        attributes, levels, colour = self.header.attributes, self.levels, is_colour(self.pixel_format)
+        units: str | None = "grey"
+        if colour or levels.full_scale == 255:
+            units = "8-bit"
+        elif levels == Levels(0, 2**16 - 1, 2**16 - 1):  # only the largest value can tell
+            units = None
+        stored_type = np.uint8 if colour or self.pixel_format.bits_allocated == 8 else np.uint16
+        return StoredCine(
+            layout=f"DICOM {sop_class(attributes).name}, {self.header.transfer_syntax.name}",
+            dataset="PixelData",
+            shape=(self.n_frames, self.pixel_format.rows, self.pixel_format.columns),
+            dtype=np.dtype(stored_type if colour or levels.as_stored else np.float32),
+            read=lambda index: self.levels_of(self.picture(index)),
+            units=units,
+            full_scale=levels.full_scale if units == "grey" else None,
+            frame_times_s=frame_times_s(attributes, self.n_frames),
+        )
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.header.file.close()
+        if self._video is not None:
+            self._video.close()
+
+
+def find_levels(header: Header, pixel_format: PixelFormat) -> Levels:
+    """How the stored values of grey frames become levels, by Photometric Interpretation, bits and window."""
+    largest = 2**pixel_format.bits_stored - 1
+    low, high, note = 0.0, float(largest), ""
+    centre, width = (numbers(header.attributes, f"Window{name}")[:1] for name in ("Center", "Width"))
+    if pixel_format.bits_stored > 8 and centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
+        low, high = (centre[0] - 0.5 + side * (width[0] - 1) / 2 for side in (-1, 1))  # PS3.3 C.11.2.1.2.1
+        note = "The window in the file spans the dynamic range."
+    if pixel_format.photometric == "MONOCHROME1":
+        low, high = high, low
+    return Levels(low, high, abs(high - low), note)

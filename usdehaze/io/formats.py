@@ -1,0 +1,173 @@
+"""The file formats of scans, known by their content.
+
+To add a format: a file that reads it, and a row here in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from usdehaze.errors import InputError
+from usdehaze.io.reading import Reading
+from usdehaze.io.scan import Scan
+from usdehaze.io.stored_cine import ImageFile
+
+EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images"
+START_BYTES = 132  # of a file that its signature is looked for in
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*")  # PNG, JPEG, BMP, TIFF
+_DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFormat:
+    """A format of scans.
+
+    Attributes:
+        name: what messages call it.
+        signature: whether a file is of this format, by its path and its first `START_BYTES` bytes.
+        open_scan: opens a scan of it.
+        open_image: opens a file of it as one of the images in a folder; None where it is never one of them.
+        is_alone: whether a file of it, found in a folder, is a scan by itself.
+        of_folders: the format is of folders; its signature gets no bytes.
+        has_datasets: it takes the reading options ``dataset`` and ``axes``.
+        holds: what all of its frames are, so that it does not take the reading option ``units``; "" for anything.
+    """
+
+    name: str
+    signature: Callable[[Path, bytes], bool]
+    open_scan: Callable[[Path, Reading], Scan]
+    open_image: Callable[[Path], ImageFile] | None = None
+    is_alone: Callable[[Path], bool] = lambda path: True
+    of_folders: bool = False
+    has_datasets: bool = False
+    holds: str = ""
+
+    def check_reading(self, reading: Reading, path: object) -> None:
+        """Refuses reading options that mean nothing for files of this format.
+
+        Raises:
+            InputError: there is one.
+        """
+        if (reading.dataset or reading.axes) and not self.has_datasets:
+            raise InputError(path, f"has no datasets ({self.name})", "no --dataset and no --axes")
+        if reading.units and self.holds:
+            raise InputError(path, f"units {reading.units!r}", f"no --units: {self.name} images hold {self.holds}")
+
+
+def lazily(module: str, name: str) -> Callable[..., Any]:
+    """A function that is imported when it is first called: a format's libraries are loaded for its files alone."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments)
+
+    return call
+
+
+def _is_hdf5(path: Path, start: bytes) -> bool:
+    if start.startswith(_HDF5_SIGNATURE):
+        return True
+    size, offset = path.stat().st_size, 512
+    with open(path, "rb") as file:
+        while offset + 8 <= size and offset <= 2**20:  # behind a user block of 512, 1024, ... bytes
+            file.seek(offset)
+            if file.read(8) == _HDF5_SIGNATURE:
+                return True
+            offset *= 2
+    return False
+
+
+DICOM = FileFormat(
+    name="DICOM",
+    signature=lambda path, start: start[128:] == b"DICM",
+    open_scan=lazily("usdehaze.io.dicom.read", "DicomScan"),
+    is_alone=lazily("usdehaze.io.dicom.header", "is_image"),
+    holds="log-compressed grey levels",
+)
+META_IMAGE = FileFormat(
+    name="MetaImage",
+    signature=lambda path, start: start.startswith((b"ObjectType", b"NDims")),
+    open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
+    open_image=lazily("usdehaze.io.images.metaimage", "MetaImage"),
+    is_alone=lazily("usdehaze.io.images.metaimage", "is_stack"),
+)
+IMAGE = FileFormat(
+    name="image",
+    signature=lambda path, start: start.startswith(_IMAGE_SIGNATURES),
+    open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
+    open_image=lazily("usdehaze.io.images.read", "PillowImage"),
+    is_alone=lambda path: False,
+)
+HDF5 = FileFormat(
+    name="HDF5",
+    signature=_is_hdf5,
+    open_scan=lazily("usdehaze.io.hdf5.read", "Hdf5Scan"),
+    has_datasets=True,
+)
+IMAGE_FOLDER = FileFormat(
+    name="images",
+    signature=lambda path, start: bool(images_in(path)),
+    open_scan=lazily("usdehaze.io.images.read", "ImageFolderScan"),
+    of_folders=True,
+)
+FORMATS = [DICOM, META_IMAGE, IMAGE, HDF5, IMAGE_FOLDER]  # looked at in this order
+
+
+def format_of(path: str | os.PathLike[str]) -> FileFormat | None:
+    """The format of a file or folder, by its content; None for a file of another.
+
+    Raises:
+        InputError: there is no such file, it cannot be read, or it is a folder that is no scan.
+    """
+    return _look(Path(path))[0]
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What a file or folder is, by its content: the name of its format, or "empty", "unknown content" and the like.
+
+    Raises:
+        InputError: as of `format_of`.
+    """
+    found, start = _look(Path(path))
+    if found is not None:
+        return found.name
+    if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
+        return "perhaps a DICOM data set, but without the header of a DICOM file"
+    return "unknown content" if start else "empty"
+
+
+def _look(path: Path) -> tuple[FileFormat | None, bytes]:
+    """The format of a file or folder, and the file's first bytes."""
+    try:
+        if not path.exists():
+            raise InputError(path, "no such file")
+        folder, start = path.is_dir(), b""
+        if not folder:
+            if not path.is_file():
+                raise InputError(path, "is not a regular file")
+            with open(path, "rb") as file:
+                start = file.read(START_BYTES)
+        found = next((f for f in FORMATS if f.of_folders == folder and f.signature(path, start)), None)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(path, f"cannot be read ({reason})") from error
+    if folder and found is None:
+        raise InputError(path, "is a folder, not a scan", "a scan, or on the command line a folder of scans")
+    return found, start
+
+
+def images_in(folder: str | os.PathLike[str]) -> list[Path]:
+    """Images directly in a folder, without hidden files and previews; of several suffixes, those of the commonest."""
+    images: dict[str, list[Path]] = {}
+    for path in sorted(Path(folder).iterdir()):
+        if not path.name.startswith(".") and ".dehazed." not in path.name and path.is_file():
+            with suppress(InputError):
+                if (found := format_of(path)) is not None and found.open_image is not None:
+                    images.setdefault(path.suffix.lower(), []).append(path)
+    return max(images.values(), key=len, default=[])

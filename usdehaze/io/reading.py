@@ -1,0 +1,86 @@
+"""Reading: which frames of a scan to read, and what its file leaves unsaid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypedDict
+
+from usdehaze.errors import InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")
+
+
+class ReadingOptions(TypedDict, total=False):
+    """The fields of `Reading` as keywords."""
+
+    dataset: str | None
+    axes: str | None
+    units: str | None
+    dynamic_range_db: float | None
+    frames: slice | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Which frames of a scan to read, and what its file leaves unsaid; None leaves it to the file, or to a guess.
+
+    Attributes:
+        dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
+        axes: of that dataset, one letter for each of its dimensions longer than one, in stored order: T, H, W, and C
+            for colour channels; needed only where the guess of `usdehaze.io.hdf5.layouts.axes` is wrong.
+        units: what the stored values are, one of `UNITS`; needed only where the guess of `usdehaze.io.units` is wrong.
+        dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
+        frames: which frames, as a slice without a step; all by default.
+
+    Raises:
+        ValueError: units or a dynamic range that there are not, frames with a step. Axes are checked once the dataset
+            is known.
+    """
+
+    dataset: str | None = None
+    axes: str | None = None
+    units: str | None = None
+    dynamic_range_db: float | None = None
+    frames: slice | None = None
+
+    def __post_init__(self) -> None:
+        if self.units is not None and self.units not in UNITS:
+            raise ValueError(f"units {self.units!r}; expected one of {', '.join(UNITS)}")
+        span = self.dynamic_range_db
+        if span is not None and not (math.isfinite(span) and span > 0):
+            raise ValueError(f"dynamic range of {span:g} dB; expected a positive number of dB")
+        if self.frames is not None and self.frames.step not in (None, 1):
+            raise ValueError(f"frames with a step of {self.frames.step}; expected consecutive frames")
+
+    def frame_range(self, n_frames: int, path: object) -> tuple[int, int]:
+        """First of the frames to read, and one past the last, of ``n_frames`` in the file.
+
+        Raises:
+            InputError: there is none.
+        """
+        frames = slice(None) if self.frames is None else self.frames
+        first, stop, _ = frames.indices(n_frames)
+        if first >= stop:
+            asked = f"{'' if frames.start is None else frames.start}:{'' if frames.stop is None else frames.stop}"
+            raise InputError(path, f"no frame in {asked}", f"frames within 0:{n_frames}")
+        return first, stop
+
+
+def with_options(reading: Reading | None, path: object, **options: Unpack[ReadingOptions]) -> Reading:
+    """``reading`` (all defaults where there is none) with some of its fields replaced.
+
+    Args:
+        reading, options: see `Reading`.
+        path: of the scan, for messages.
+
+    Raises:
+        InputError: options that cannot be.
+    """
+    try:
+        return replace(reading or Reading(), **options)
+    except ValueError as error:
+        raise InputError(path, str(error)) from None

@@ -1,0 +1,71 @@
+"""StoredCine: frames in a file, in the values that they are stored in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from usdehaze.cine import Geometry
+
+
+@dataclass(frozen=True)
+class StoredCine:
+    """Frames in a file, none of them read yet, and what the file says about them.
+
+    Attributes:
+        layout: name shown by ``info``.
+        dataset: path of the dataset inside the file, or what stands for one; "" where there is none.
+        shape: ``(T, H, W)``.
+        dtype: of the frames that ``read`` returns; complex for I/Q.
+        read: frame index -> ``(H, W)`` array of stored values.
+        units: "dB", "8-bit", "grey", "envelope", "I/Q", or None where the layout does not say.
+        full_scale: stored value at 0 dB, where the file says; of "grey" levels alone.
+        dynamic_range_db: from the file, or None.
+        geometry: from the file; None where a sector has to be looked for in the image.
+        spacing_m, origin_m: ``(row, column)`` pitch and ``(z, x)`` of pixel (0, 0) in m, where the file gives the pixel
+            grid but does not say whether there is a fan in it.
+        frame_times_s: ``(T,)`` s from the file, or None.
+        assumptions: what had to be assumed to find them, one sentence each.
+    """
+
+    layout: str
+    dataset: str
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+    read: Callable[[int], np.ndarray]
+    units: str | None = None
+    full_scale: float | None = None
+    dynamic_range_db: float | None = None
+    geometry: Geometry | None = None
+    spacing_m: tuple[float, float] | None = None
+    origin_m: tuple[float, float] = (0.0, 0.0)
+    frame_times_s: np.ndarray | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+class ImageFile(Protocol):
+    """An opened image file of any format: what `usdehaze.io.formats.FileFormat.open_image` gives."""
+
+    def stored(self) -> StoredCine:
+        """Its frames."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+
+def from_rf(stored: StoredCine) -> StoredCine:
+    """Beamformed RF lines as I/Q: the analytic signal along the depth (rows)."""
+    from scipy.signal import hilbert
+
+    dtype = np.result_type(stored.dtype, np.complex64)
+    note = "Beamformed RF: the envelope is that of the analytic signal along the depth."
+    return replace(
+        stored,
+        dtype=dtype,
+        read=lambda index: hilbert(stored.read(index), axis=0).astype(dtype),
+        units="I/Q",
+        assumptions=(*stored.assumptions, note),
+    )
