@@ -1,4 +1,4 @@
-"""What every test shares: seeds, one thread for torch, and the folder of real data."""
+"""What every test shares: seeds, torch's threads, and the folder of real data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-torch.set_num_threads(int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
 
 
 @pytest.fixture(autouse=True)
