@@ -10,6 +10,7 @@
 PYTHON ?= python3
 PIP_ARGS ?=
 JOBS ?= 2
+PUBLIC := usdehaze usdehaze.transforms usdehaze.validation.metrics usdehaze.validation.monai_metrics
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -50,7 +51,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-logo --no-cache
 
 docs: $(STAMP)
-	$(BIN)/python -W error -m pdoc -o build/api --docformat google usdehaze !usdehaze.cli
+	$(BIN)/python -W error -m pdoc -o build/api --docformat google $(PUBLIC)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
