@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: one thread for each, and for what they start
+    os.environ["OMP_NUM_THREADS"] = os.environ["USDEHAZE_TEST_THREADS"] = "1"
+torch.set_num_threads(int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
 
 
 @pytest.fixture(autouse=True)
