@@ -1,18 +1,21 @@
 # Needs Python 3.10 or newer (with venv), pip and make; everything else is installed into .venv on first use.
 #
 #   make demo    a small hazy scan, dehazed, with a preview
-#   make test    linters, types and tests: what CI runs
+#   make test    linters, types and tests, on JOBS (2) cores
+#   make docs    the API pages, build/api/usdehaze.html
 #
-# Variables: PYTHON (python3), PIP_ARGS (for instance --extra-index-url https://download.pytorch.org/whl/cpu, which
+# Variables: PYTHON (python3), JOBS, PIP_ARGS (for instance --extra-index-url https://download.pytorch.org/whl/cpu, which
 # spares a machine without an NVIDIA card the CUDA libraries that torch brings along on Linux).
 
 PYTHON ?= python3
 PIP_ARGS ?=
+JOBS ?= 2
+PUBLIC := usdehaze usdehaze.transforms usdehaze.validation.metrics usdehaze.validation.monai_metrics
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test lint docs format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -39,12 +42,16 @@ demo: $(STAMP)
 	@echo "preview (input, tissue, haze):             demo/scan.dehazed.png"
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+
+docs: $(STAMP)
+	$(BIN)/python -W error -m pdoc -o build/api --docformat google $(PUBLIC)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

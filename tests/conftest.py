@@ -1,4 +1,4 @@
-"""What every test shares: seeds, one thread for torch, and the folder of real data."""
+"""What every test shares: seeds, torch's threads, and the folder of real data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: one thread for each, and for what they start
+    os.environ["OMP_NUM_THREADS"] = os.environ["USDEHAZE_TEST_THREADS"] = "1"
 torch.set_num_threads(int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
 
 
