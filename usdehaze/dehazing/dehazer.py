@@ -115,7 +115,7 @@ class Dehazer:
             InputError: a prior that cannot be used.
             UsdehazeError: an unknown preset, guidance or device, or values out of range.
         """
-        settings = settings_of(**locals())
+        settings = settings_of(**locals())  # all options, by their names
         if not settings.by_rule:
             return cls(LearnedPosterior.load(posterior or POSTERIOR), None, settings, device, batch_size, precision)
         shipped = PRIORS.get(settings.preset, PRIORS["fast"])
