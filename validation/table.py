@@ -124,14 +124,9 @@ def table(rows: dict[tuple[Settings, bool], list[dict[str, Any]]], trained: Trai
         "",
         *head("rule", heads),
     ]
-    first = True
+    lines.append(line(["input", "", "", ""], [r["input"] for r in next(iter(rows.values()))], ["", ""]))
     for (settings, joint), of_row in rows.items():
-        if first:
-            lines.append(line(["input", "", "", ""], [r["input"] for r in of_row], ["", ""]))
-            first = False
-        model = settings.observation if joint else "alone (Gaussian noise)"
-        if not settings.by_rule:
-            model = ""
+        model = "" if not settings.by_rule else settings.observation if joint else "alone (Gaussian noise)"
         names = [settings.guidance, model, settings.sampler, str(settings.steps)]
         done = [r for r in of_row if "output" in r]
         if len(done) < len(of_row):
