@@ -12,7 +12,7 @@ from torch import Tensor
 
 from usdehaze.priors.prior import Prior
 from usdehaze.validation import metrics
-from usdehaze.validation.evaluate import figure
+from usdehaze.validation.evaluate import figure, region_figures
 from usdehaze.validation.harm import gain_step_db, lost_share, removal_flicker
 from usdehaze.validation.scene import Scene, error_figures
 from validation.lpips import Lpips
@@ -60,18 +60,12 @@ def clip_figures(
     """Figures of one real hazy frame with drawn regions; all images ``(H, W)``, dB, regions bool.
 
     Returns:
-        ``gcnr`` (default estimator), ``cnr``, ``ks_tissue``, ``ks_haze``, ``tissue_shift_db``, ``haze_shift_db``, and
-        ``print_db`` of frame and haze estimate (:func:`print_db`). Each ``{"input", "tissue", "delta"}``.
+        ``gcnr`` (default estimator, without intervals), `region_figures`, and ``print_db`` of frame and haze estimate
+        (:func:`print_db`). Each ``{"input", "tissue", "delta"}``.
     """
-    pairs = [(image[septum], image[cavity]) for image in (frame_db, tissue_db)]
-    figures = {
-        "gcnr": figure(*(metrics.gcnr(*pair) for pair in pairs)),
-        "cnr": figure(*(metrics.cnr(*pair) for pair in pairs)),
-    }
-    for role, (was, now) in zip(("tissue", "haze"), zip(*pairs, strict=True), strict=True):
-        figures[f"ks_{role}"] = figure(None, metrics.ks(was, now))
-        figures[f"{role}_shift_db"] = figure(None, metrics.mean_shift_db(was, now))
-    return figures | {"print_db": figure(*(print_db(image, septum) for image in (frame_db, haze_db)))}
+    gcnr = figure(*(metrics.gcnr(image[septum], image[cavity]) for image in (frame_db, tissue_db)))
+    printed = figure(*(print_db(image, septum) for image in (frame_db, haze_db)))
+    return {"gcnr": gcnr, **region_figures(frame_db, tissue_db, septum, cavity), "print_db": printed}
 
 
 def print_db(image_db: np.ndarray, region: np.ndarray) -> float:

@@ -99,8 +99,7 @@ def main() -> None:
 def simulated(n: int) -> Iterator[Frame]:
     """Simulated hearts, one frame each."""
     for seed in range(SIMULATED_FIRST, SIMULATED_FIRST + n):
-        scene = simulated_scene(seed, 1)
-        yield of_scene(SIMULATED, scene)
+        yield of_scene(SIMULATED, simulated_scene(seed, 1))
 
 
 def under_haze(data: Path, n: int, records: Records) -> Iterator[Frame]:

@@ -105,7 +105,7 @@ def digest_of(*arrays: np.ndarray | None) -> str:
     """Hash of arrays, one after another; None counts as none at all."""
     digest = hashlib.sha256()
     for array in arrays:
-        digest.update(b"none" if array is None else array.tobytes())
+        digest.update(b"none" if array is None else f"{array.dtype} {array.shape} ".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -119,7 +119,7 @@ def code_hash(module: str) -> str:
     """Hash of all code that may decide what a module of ``validation`` measures.
 
     That is the package, without the rooms that decide no figure, the module, and every other of ``validation`` that it
-    imports, or that those import. Comments and docstrings change nothing.
+    imports, or that those import; of ``usdehaze``, the package alone. Comments and docstrings change nothing.
     """
     files = [
         path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0].removesuffix(".py") not in SHOWS

@@ -125,11 +125,8 @@ def table(rows: dict[tuple[Settings, bool], list[dict[str, Any]]], trained: Trai
         "",
         *head("rule", heads),
     ]
-    first = True
+    lines.append(line(["input", "", "", ""], [r["input"] for r in next(iter(rows.values()))], ["", ""]))
     for (settings, joint), of_row in rows.items():
-        if first:
-            lines.append(line(["input", "", "", ""], [r["input"] for r in of_row], ["", ""]))
-            first = False
         told = settings.told()  # without an observation model for the learned posterior
         model = told.get("observation", "") if joint else "alone (Gaussian noise)"
         names = [told["guidance"], model, told["sampler"], str(settings.steps)]

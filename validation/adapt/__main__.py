@@ -5,7 +5,7 @@
 
 ``usdehaze train tissue ... --from-prior tissue`` learns from the clips of ``clean-cines`` (in USDEHAZE_DATA) that are
 for tuning; the prior that comes out is held against the one that went in, on the clips that are held out, with parts b
-to e of ``bench.py``. Steps and rate are not to be chosen by these figures, but by what ``train`` holds out itself. The
+to e of the bench. Steps and rate are not to be chosen by these figures, but by what ``train`` holds out itself. The
 weights learned from patients' frames: they stay in --work and are never shipped. A run that was stopped goes on.
 """
 
@@ -33,7 +33,7 @@ from validation.bench.parts import Bench, model_frame
 from validation.figures import SIGMAS, denoising_loss
 from validation.paths import PATIENTS, RESULTS, RUNS, real_scans
 from validation.patients import SHARES, read_patients
-from validation.records import Records, code_hash, digest_of, file_digest
+from validation.records import PACKAGE, Records, code_hash, digest_of, file_digest
 from validation.scenes import CAMUS, CLEAN_CINES
 
 HAZES = 3  # that each clip is put under: with 21 clips every level and extent comes up equally often
@@ -99,7 +99,7 @@ def fine_tuned(args: argparse.Namespace, shipped: Prior, clips: list[Path]) -> P
     Raises:
         UsdehazeError: scans that cannot be read, or training was stopped.
     """
-    made_by = [shipped.sha256, *map(file_digest, clips), code_hash("validation.adapt.__main__")]
+    made_by = [shipped.sha256, *map(file_digest, [*clips, PACKAGE / "cli" / "train.py"]), code_hash("usdehaze")]
     digest = hashlib.sha256(" ".join(made_by).encode()).hexdigest()[:8]
     out = args.work / f"tissue-{digest}-{len(clips)}-{args.steps}-{args.lr:g}.safetensors"
     if not out.exists():
@@ -123,7 +123,7 @@ def losses(bench: Bench, priors: dict[str, Prior]) -> dict[str, dict[str, list[d
 
         of_set = found.setdefault(CLEAN_CINES if scan.cavities is None else CAMUS, {label: [] for label in priors})
         for label, prior in priors.items():
-            by = {"prior": prior.name, "frames": digest_of(scan.cine.frames)}
+            by = {"prior": prior.name, "frames": digest_of(frame.numpy(), counts.numpy())}
             of_set[label].append(bench.records.kept("e", scan.cine.source.name, by, partial(measure, prior)))
     return found
 

@@ -145,7 +145,9 @@ def measure(bench: Bench, wanted: str) -> dict[str, Any]:
             document[part] = {"summary": summarise([{"frame": 0, **record} for record in records]), "records": records}
     if "b" in wanted:
         records = bench.under_haze()
-        rows = {name: [record for record in records if record["method"] == name] for name in _methods(records)}
+        rows = {
+            name: [r for r in records if r["method"] == name] for name in dict.fromkeys(r["method"] for r in records)
+        }
         cells = {name: by_cell(rows[name]) for name in rows}
         document["b"] = {
             "methods": {name: summarise(rows[name]) for name in rows},
@@ -156,10 +158,6 @@ def measure(bench: Bench, wanted: str) -> dict[str, Any]:
     if "e" in wanted:
         document["e"] = bench.losses()
     return document | {part: work(bench) for part, work in WIDE.items() if part in wanted}
-
-
-def _methods(records: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(record["method"] for record in records))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from usdehaze.io import open_cine
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
 from usdehaze.validation.evaluate import figure
 from usdehaze.validation.regions import find_regions
-from usdehaze.validation.scene import Decomposed, Scene, clean_figures, hazy_figures
+from usdehaze.validation.scene import Decomposed, Scene, clean_figures, hazy_figures, wall_error
 from validation.baselines import GAUSSIAN_STEPS, methods
 from validation.calibration import Interval, interval_coverage, interval_of
 from validation.figures import SIGMAS, clip_figures, denoising_loss, scene_figures
@@ -124,7 +124,9 @@ class Bench:
             clean = self.dehazer().dehaze(scene.clean)
             harm = clean_figures(scene.clean.frames[0], clean.tissue[0], scene.walls[0])
             result = self.dehazer().dehaze(scene.hazy, interval=True)
-            return harm | hazy_figures(scene, result) | coverage_figures(scene, outcome(result)[1])
+            tissue, interval = outcome(result)
+            figures = hazy_figures(scene, result) | wall_error(scene, tissue)
+            return harm | figures | coverage_figures(scene, interval)
 
         records = []
         for seed in range(FIRST_SEED, FIRST_SEED + self.some("a", SIMULATED)):

@@ -26,18 +26,18 @@ PRIORS = ("tissue_prior", "haze_prior", "posterior_prior")
 def by_cell(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Mean PSNR of input and output, and number of scenes: ``ROW/EXTENT``, rows are haze levels and sets of scans."""
     cells: dict[str, dict[str, Any]] = {}
-    for level in (ALL, *LEVELS_DB, *dict.fromkeys(record["set"] for record in records)):
+    for group in (ALL, *LEVELS_DB, *dict.fromkeys(record["set"] for record in records)):
         for extent in (ALL, *EXTENTS):
             chosen = [
                 record["psnr_db"]
                 for record in records
-                if level in (ALL, record["level"], record["set"]) and extent in (ALL, record["extent"])
+                if group in (ALL, record["level"], record["set"]) and extent in (ALL, record["extent"])
             ]
             if chosen:
                 means = {
                     part: float(np.mean([figure[part] for figure in chosen])) for part in ("input", "tissue", "delta")
                 }
-                cells[f"{level}/{extent}"] = means | {"scenes": len(chosen)}
+                cells[f"{group}/{extent}"] = means | {"scenes": len(chosen)}
     return cells
 
 

@@ -1,6 +1,6 @@
 """Can the result be trusted? Do no harm, leakage, calibration, stability, and who is better; truth known.
 
-    python -m validation.trust                     # everything that is not measured yet, then validation/TRUST.md
+    python -m validation.trust                     # everything that is not measured yet, then results/TRUST.md
     python -m validation.trust --only ours --only camus
     python -m validation.trust --tables            # the tables of what there is, nothing is dehazed
 
@@ -13,20 +13,19 @@ made with other networks, presets, method settings or code. Two runs with differ
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from usdehaze.validation.evaluate import write_json
-from validation.baselines import GAUSSIAN_STEPS, Method, methods
+from validation.baselines import GAUSSIAN_STEPS, methods
 from validation.paths import RESULTS, RUNS, real_scans
 from validation.records import Records
 from validation.trust.study import Study, collect, unable
 from validation.trust.tables import write_tables
 
 
-def main(arguments: list[str] | None = None, table: Callable[[int], dict[str, Method]] = methods) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measures what is missing and writes trust.json and TRUST.md after each piece."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--simulated", type=int, default=3, help="simulated scenes")
@@ -46,7 +45,7 @@ def main(arguments: list[str] | None = None, table: Callable[[int], dict[str, Me
     records = Records(args.work, "validation.trust.study")
     sizes = {name: getattr(args, name) for name in ("simulated", "camus", "cines", "seeds", "calibration")}
     sizes["clean-cines"] = args.clean_cines
-    study = Study(table(args.gaussian_steps), sizes, real_scans(), records)
+    study = Study(methods(args.gaussian_steps), sizes, real_scans(), records)
     for job in study.jobs():
         wanted = all(word in (job.part, job.scenes, job.method) for word in args.only)
         if args.tables or not wanted or study.record(job) is not None:
