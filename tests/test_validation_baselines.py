@@ -102,7 +102,7 @@ def test_every_method_of_the_comparison_has_a_row() -> None:
 
 def test_rows_without_a_haze_prior_have_the_tissue_prior_of_the_fast_preset_and_ours_is_learned() -> None:
     alone, ours = (methods(7)[name].make().__self__ for name in ("PiGDM, Gaussian noise", OURS))
-    assert alone.tissue.name == Prior.load(PRIORS["fast"][0], "tissue").name and alone.haze is None
+    assert alone.tissue.name == Prior.load(PRIORS[0], "tissue").name and alone.haze is None
     assert (alone.settings.guidance, alone.settings.steps) == ("pigdm", 7)
     assert ours.posterior is not None and ours.settings == PRESETS["fast"]
 

@@ -90,7 +90,7 @@ def gaussian(guidance: str, steps: int) -> Dehaze:
     """
     return _dehazer(
         preset="paper",
-        tissue_prior=PRIORS["fast"][0],
+        tissue_prior=PRIORS[0],
         guidance=guidance,
         sampler="euler-maruyama",
         steps=steps,

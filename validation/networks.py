@@ -146,7 +146,7 @@ def main() -> None:
             name = list(VARIANTS)[number]
             by = {
                 "budget": args.steps,
-                "priors": [Prior.load(prior, k).name for k, prior in zip(KINDS, PRIORS["fast"], strict=True)],
+                "priors": [Prior.load(prior, k).name for k, prior in zip(KINDS, PRIORS, strict=True)],
             }
             record = records.kept(kind, name, by, partial(measure, VARIANTS[name], kind, args.steps, args.work))
             rows[name] = record | cost_of(VARIANTS[name])
@@ -170,7 +170,7 @@ def measure(variant: Variant, kind: str, budget: int, work: Path) -> dict[str, A
     torch.manual_seed(0)
     kinds = (kind, "haze" if kind == "tissue" else "tissue") if variant.both else (kind,)
     pools = [frames_of(k, work) for k in kinds]
-    priors = [Prior.load(PRIORS["fast"][k == "haze"], k) for k in kinds]  # their cards hold the scale of the data
+    priors = [Prior.load(PRIORS[k == "haze"], k) for k in kinds]  # their cards hold the scale of the data
     net = variant.make(priors[0])
     steps = round(budget * multiplications(Variant().make(), 1) / multiplications(net, len(kinds)))
     lr = LR_GOING_ON if variant.goes_on else LR
@@ -254,7 +254,7 @@ def milliseconds(net: nn.Module, channels: int) -> float:
 
 def shipped(kind: str, work: Path) -> dict[str, Any]:
     """The shipped prior, by the same measure."""
-    prior = Prior.load(PRIORS["fast"][kind == "haze"], kind)
+    prior = Prior.load(PRIORS[kind == "haze"], kind)
     return cost_of(Variant()) | {"steps": 0, "loss": loss_of(prior.network, [prior], [frames_of(kind, work)[1]])}
 
 

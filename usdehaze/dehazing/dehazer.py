@@ -118,9 +118,8 @@ class Dehazer:
         settings = settings_of(**locals())  # all options, by their names
         if not settings.by_rule:
             return cls(LearnedPosterior.load(posterior or POSTERIOR), None, settings, device, batch_size, precision)
-        shipped = PRIORS.get(settings.preset, PRIORS["fast"])
-        tissue = Prior.load(tissue_prior or shipped[0], "tissue")
-        haze = Prior.load(haze_prior or shipped[1], "haze") if use_haze_prior else None
+        tissue = Prior.load(tissue_prior or PRIORS[0], "tissue")
+        haze = Prior.load(haze_prior or PRIORS[1], "haze") if use_haze_prior else None
         return cls(tissue, haze, settings, device, batch_size, precision)
 
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False) -> Result:

@@ -139,7 +139,7 @@ WITH_RULES = {  # the same presets, where a rule guides two explicit priors
     "preview": replace(_RULE, preset="preview", steps=4, samples=1),
     "paper": PRESETS["paper"],
 }
-PRIORS = {name: ("tissue", "haze") for name in PRESETS}  # shipped ones
+PRIORS = ("tissue", "haze")  # the shipped ones
 POSTERIOR = "posterior"  # the shipped one
 
 

@@ -107,7 +107,7 @@ def make_bench(args: argparse.Namespace, options: dict[str, Any], data: Path) ->
 
 def networks_of(bench: Bench) -> dict[str, str]:
     """File or name of every network of a bench's dehazer, by kind."""
-    own = {"posterior": POSTERIOR, **dict(zip(("tissue", "haze"), PRIORS[bench.options["preset"]], strict=True))}
+    own = {"posterior": POSTERIOR, **dict(zip(("tissue", "haze"), PRIORS, strict=True))}
     options = {"posterior": "posterior", "tissue": "tissue_prior", "haze": "haze_prior"}
     return {kind: str(bench.options.get(options[kind]) or own[kind]) for kind in priors_of(bench.dehazer())}
 

@@ -87,7 +87,7 @@ class Bench:
     def without_haze_prior(self, rule: str) -> Dehazer:
         """The tissue prior by the paper's sampler, everything else taken for Gaussian noise."""
         options = self.options | {"preset": "paper", "steps": self.gaussian_steps, "samples": 1, "guidance": rule}
-        options.setdefault("tissue_prior", PRIORS[self.options["preset"]][0])
+        options.setdefault("tissue_prior", PRIORS[0])
         options.pop("posterior", None)
         return Dehazer.from_pretrained(**options, sampler="euler-maruyama", use_haze_prior=False)
 

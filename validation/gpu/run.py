@@ -11,8 +11,7 @@ The learned posterior goes on from the shipped one, on pairs simulated on the GP
    of ``held_out`` lower, its ``inside`` no farther from 0.95.
 2. Real frames decide: ``python -m validation.bench --set posterior=DIR/posterior.safetensors``, on scans for tuning, is
    no worse than without this option.
-3. Copy weights and card into ``usdehaze/priors/weights/``; the paper's pair likewise where its ``held_out`` is lower
-   than on the shipped cards.
+3. Copy weights and card of the posterior into ``usdehaze/priors/weights/``.
 4. ``python -m validation.bench --patients held-out --only b,c,d,e --card`` (puts scores on the card), ``python
    -m validation.real`` and ``python -m validation.trust``; what they and ``results.json`` say goes into
    ``validation/results/RESULTS.md`` and ``validation/priors.md``.

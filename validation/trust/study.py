@@ -140,7 +140,7 @@ class Study:
 @lru_cache
 def network_names() -> list[str]:
     """The learned posterior of our method, and the tissue prior of those without a haze prior."""
-    return [LearnedPosterior.load(POSTERIOR).name, Prior.load(PRIORS["fast"][0], "tissue").name]
+    return [LearnedPosterior.load(POSTERIOR).name, Prior.load(PRIORS[0], "tissue").name]
 
 
 def collect(study: Study) -> dict[str, Any]:
