@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save
-from torch import nn
+from torch import Tensor, nn
 
 from usdehaze.errors import InputError
 from usdehaze.priors.ncsnv2 import NCSNv2
@@ -26,8 +27,7 @@ def save_card(path: Path, network: nn.Module, card: dict[str, Any]) -> str:
     Raises:
         InputError: they cannot be written.
     """
-    # Half precision on disk: the rounding is far below what 0.01 dB of the denoiser needs, at half the size.
-    weights = {k: v.detach().cpu().half().contiguous() for k, v in network.state_dict().items()}
+    weights = {k: _rounded(v.detach().cpu()) for k, v in network.state_dict().items()}
     data = save(weights)
     digest = hashlib.sha256(data).hexdigest()
     described = {"kind": type(network).__name__, **network.config}  # type: ignore[dict-item]
@@ -44,6 +44,13 @@ def save_card(path: Path, network: nn.Module, card: dict[str, Any]) -> str:
     except OSError as error:
         raise InputError(path, f"cannot be written ({error.strerror})") from error
     return digest
+
+
+def _rounded(weights: Tensor) -> Tensor:
+    """Half precision with 9 bits of its fraction: what that loses is far below 0.01 dB, and a package shrinks by more
+    than half."""
+    bits = weights.half().contiguous().view(torch.int16)
+    return ((bits + 1) & ~1).view(torch.float16)
 
 
 def load_card(which: str | Path, kind: str) -> tuple[nn.Module, dict[str, Any], str]:
