@@ -113,7 +113,7 @@ def test_of_a_scan_without_geometry_only_the_frames_that_decide_its_sector_are_r
     with open_scan(path, axes="THW") as scan:
         assert len(read) == len(set(read)) == 12 and min(read) == 0 and max(read) == 199
         spread = np.linspace(0, 199, 64).round().astype(int)
-        of_64 = find_sector(grey_to_db(frames[spread]), -60.0)
+        of_64 = find_sector(grey_to_db(frames[spread], 60.0), -60.0)
         assert scan.geometry.sector == of_64 is not None
 
 
