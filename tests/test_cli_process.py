@@ -12,11 +12,11 @@ import pytest
 from _scans import fan_frames, write
 from click.testing import CliRunner
 
-from usdehaze.cli import main, options
+from usdehaze.cli import main
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
 from usdehaze.dehazing.settings import PRESETS
 from usdehaze.errors import UsdehazeError
-from usdehaze.io import read_result, units
+from usdehaze.io import read_result
 from usdehaze.result import Result
 
 
@@ -359,10 +359,6 @@ def test_axes_and_units_say_what_a_file_does_not(tmp_path, model):
     done = run("info", scan, "--axes", "HWT", "--units", "envelope")
     assert "40 x 30 (rows x columns)" in done.stdout and "units:         envelope" in done.stdout
     failed(2, "process", scan, "--units", "volts", names=["--units"])
-
-
-def test_the_units_on_the_command_line_are_those_of_the_reader():
-    assert options.UNITS == units.UNITS
 
 
 def test_a_file_for_zea_lies_beside_the_result_and_is_no_scan(tmp_path, model):

@@ -7,10 +7,9 @@ import pytest
 from _scans import fan_frames, write
 
 from usdehaze import open_cine
-from usdehaze.cli.options import UNITS as CLI_UNITS
 from usdehaze.errors import InputError
 from usdehaze.io import Reading, open_scan
-from usdehaze.io.reading import UNITS, ReadingOptions
+from usdehaze.io.reading import ReadingOptions
 
 
 def test_an_object_and_keywords_read_the_same_and_keywords_go_first(tmp_path):
@@ -47,7 +46,6 @@ def test_it_cannot_be_changed_and_takes_keywords_alone():
     with pytest.raises(TypeError):
         Reading("x")
     assert set(ReadingOptions.__annotations__) == {field.name for field in dataclasses.fields(Reading)}
-    assert CLI_UNITS == UNITS
 
 
 def test_frames_outside_the_file_are_refused():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class UsdehazeError(Exception):
     """Something the user can mend. ``str(error)`` is one line: what is wrong with what, and what to do."""
@@ -25,7 +27,7 @@ class InputError(UsdehazeError):
             text += f"; {advice}"
         super().__init__(" ".join(text.split()))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Callable[..., InputError], tuple[type[InputError], str]]:
         return _rebuilt, (type(self), str(self))
 
 

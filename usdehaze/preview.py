@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from usdehaze.choices import PREVIEW_KINDS, PreviewKind
 from usdehaze.cine import Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import UsdehazeError
@@ -21,7 +22,6 @@ from usdehaze.io.sink import Sink
 if TYPE_CHECKING:
     from usdehaze.result import Result
 
-KINDS = ("png", "gif", "mp4")
 PANEL_HEIGHT = 384  # rows of a scan-converted panel
 CAPTION_HEIGHT, GAP = 20, 4
 DEFAULT_FRAME_TIME_S = 0.05
@@ -34,8 +34,8 @@ def check_kind(kind: str) -> None:
     Raises:
         UsdehazeError: no such kind, or MP4 without the extra that writes it.
     """
-    if kind not in KINDS:
-        raise UsdehazeError(f"preview of kind {kind!r}; expected one of {', '.join(KINDS)}")
+    if kind not in PREVIEW_KINDS:
+        raise UsdehazeError(f"preview of kind {kind!r}; expected one of {', '.join(PREVIEW_KINDS)}")
     if kind == "mp4":
         try:
             import imageio_ffmpeg
@@ -65,13 +65,14 @@ class PreviewWriter(Sink):
         self,
         path: str | os.PathLike[str],
         scan: Scan,
-        kind: str = "png",
+        kind: PreviewKind = "png",
         frame: int | None = None,
         overwrite: bool = False,
     ) -> None:
         super().__init__(path, scan, overwrite)
         check_kind(kind)
-        self.kind, self.frame = kind, scan.n_frames // 2 if frame is None else frame
+        self.kind: PreviewKind = kind
+        self.frame = scan.n_frames // 2 if frame is None else frame
         self._film: Film | None = None
 
     def _append(self, result: Result) -> None:
@@ -92,7 +93,7 @@ class PreviewWriter(Sink):
 def write_preview(
     path: str | os.PathLike[str],
     result: Result,
-    kind: str = "png",
+    kind: PreviewKind = "png",
     frame: int | None = None,
     overwrite: bool = False,
 ) -> None:
@@ -162,4 +163,4 @@ def frame_time_s(times: np.ndarray | None) -> float:
     return step if 0.001 <= step <= 10 else DEFAULT_FRAME_TIME_S
 
 
-_FILMS: dict[str, type[Film]] = {"png": Png, "gif": Gif, "mp4": Mp4}
+_FILMS: dict[PreviewKind, type[Film]] = {"png": Png, "gif": Gif, "mp4": Mp4}

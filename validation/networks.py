@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from usdehaze.choices import PRIOR_KINDS, PriorKind
 from usdehaze.dehazing.settings import PRIORS
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
@@ -33,7 +34,6 @@ from validation.markdown import head, row
 from validation.paths import RESULTS, RUNS
 from validation.records import Records, code_hash
 
-KINDS = ("tissue", "haze")
 GRID = (128, 128)
 LEVELS = (0.05, 0.1, 0.2, 0.4)  # noise levels that are asked for; fast goes from 0.5 to 0.04
 POOL, HELD_OUT, BATCH = 1024, 64, 16
@@ -131,7 +131,7 @@ VARIANTS = {
 def main() -> None:
     """Trains what is missing, then writes the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kind", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--kind", nargs="+", choices=PRIOR_KINDS, default=PRIOR_KINDS)
     parser.add_argument("--steps", type=int, default=120, help="of the shipped shape; others as many as cost the same")
     parser.add_argument("--variants", nargs="+", type=int, default=range(len(VARIANTS)), help="their numbers; all")
     parser.add_argument("--work", type=Path, default=RUNS / "networks", help="where results are kept")
@@ -146,7 +146,7 @@ def main() -> None:
             name = list(VARIANTS)[number]
             by = {
                 "budget": args.steps,
-                "priors": [Prior.load(prior, k).name for k, prior in zip(KINDS, PRIORS, strict=True)],
+                "priors": [Prior.load(prior, k).name for k, prior in zip(PRIOR_KINDS, PRIORS, strict=True)],
             }
             record = records.kept(kind, name, by, partial(measure, VARIANTS[name], kind, args.steps, args.work))
             rows[name] = record | cost_of(VARIANTS[name])
@@ -165,10 +165,10 @@ def frames_of(kind: str, work: Path) -> tuple[Tensor, Tensor]:
     return train, held_out
 
 
-def measure(variant: Variant, kind: str, budget: int, work: Path) -> dict[str, Any]:
+def measure(variant: Variant, kind: PriorKind, budget: int, work: Path) -> dict[str, Any]:
     """Trains a variant for what ``budget`` steps of the shipped shape cost, and measures it."""
     torch.manual_seed(0)
-    kinds = (kind, "haze" if kind == "tissue" else "tissue") if variant.both else (kind,)
+    kinds: tuple[PriorKind, ...] = (kind, "haze" if kind == "tissue" else "tissue") if variant.both else (kind,)
     pools = [frames_of(k, work) for k in kinds]
     priors = [Prior.load(PRIORS[k == "haze"], k) for k in kinds]  # their cards hold the scale of the data
     net = variant.make(priors[0])
@@ -252,7 +252,7 @@ def milliseconds(net: nn.Module, channels: int) -> float:
     return min(taken) / TIMED_CHAINS * 1e3
 
 
-def shipped(kind: str, work: Path) -> dict[str, Any]:
+def shipped(kind: PriorKind, work: Path) -> dict[str, Any]:
     """The shipped prior, by the same measure."""
     prior = Prior.load(PRIORS[kind == "haze"], kind)
     return cost_of(Variant()) | {"steps": 0, "loss": loss_of(prior.network, [prior], [frames_of(kind, work)[1]])}

@@ -30,8 +30,9 @@ from usdehaze.io import open_cine
 from usdehaze.validation.benchmark import FIRST_SEED
 from usdehaze.validation.regions import find_regions
 from usdehaze.validation.scene import Decomposed, Scene, hazy_figures, wall_error
-from validation.bench.parts import FLOOR_DB, Bench
+from validation.bench.parts import Bench
 from validation.figures import clip_figures
+from validation.hazes import FLOOR_DB
 from validation.markdown import head, mean, row
 from validation.paths import RESULTS, RUNS, real_scans
 from validation.patients import SHARES

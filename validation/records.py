@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import usdehaze
+from usdehaze.choices import NETWORK_KINDS
 from usdehaze.cine import Cine
 from usdehaze.dehazing.dehazer import Dehazer
-from usdehaze.priors.files import KINDS
 from usdehaze.validation.evaluate import json_ready, write_json
 from usdehaze.validation.scene import Scene
 
@@ -93,7 +93,7 @@ def made_by(cine: Cine, dehazer: Dehazer) -> dict[str, Any]:
 
 def priors_of(dehazer: Dehazer) -> dict[str, str]:
     """Name, with its hash, of every prior that a dehazer has, by kind."""
-    return {kind: prior.name for kind in KINDS if (prior := getattr(dehazer, kind, None)) is not None}
+    return {kind: prior.name for kind in NETWORK_KINDS if (prior := getattr(dehazer, kind, None)) is not None}
 
 
 def truth_of(scene: Scene) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from usdehaze.choices import UNITS
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
 from usdehaze.dehazing.settings import PRESETS
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from usdehaze.io.reading import Reading
 
 SEED = click.IntRange(0, 2**63 - 1)
-UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")  # those of usdehaze.io.reading, which is not imported for --help
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

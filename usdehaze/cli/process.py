@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdehaze.choices import PREVIEW_KINDS, TRANSFER_SYNTAXES, PreviewKind, TransferSyntax
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
 from usdehaze.cli.options import (
     SEED,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as float32
-TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
 
 
 @click.command()
@@ -70,7 +70,7 @@ TRANSFER_SYNTAXES = ("explicit", "rle", "jpeg-ls", "j2k")
     show_default=True,
     help="Of DICOM results; all are lossless.",
 )
-@click.option("--preview", type=click.Choice(["mp4", "gif", "png"]), help="Also draw input, tissue and haze.")
+@click.option("--preview", type=click.Choice(PREVIEW_KINDS), help="Also draw input, tissue and haze.")
 @click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html.")
 @click.option(
     "--config",
@@ -87,11 +87,11 @@ def process(
     files: tuple[str, ...],
     out_dir: str | None,
     overwrite: bool,
-    preview: str | None,
+    preview: PreviewKind | None,
     review: bool,
     formats: str | None,
     save_haze: bool,
-    transfer_syntax: str,
+    transfer_syntax: TransferSyntax,
     **options: Any,
 ) -> None:
     """Dehazes every FILE: STEM.dehazed.h5 holds the tissue and haze estimates.
@@ -135,7 +135,12 @@ class _Worker:
     """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them."""
 
     def __init__(
-        self, model: dict[str, Any], console: Console, overwrite: bool, preview: str | None, transfer_syntax: str
+        self,
+        model: dict[str, Any],
+        console: Console,
+        overwrite: bool,
+        preview: PreviewKind | None,
+        transfer_syntax: TransferSyntax,
     ) -> None:
         self.model, self.console, self.overwrite, self.preview = model, console, overwrite, preview
         self.transfer_syntax = transfer_syntax

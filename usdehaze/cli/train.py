@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from usdehaze.choices import NETWORK_KINDS, NetworkKind
 from usdehaze.cli.group import INTERRUPTED, Console, common_options, console_of
 from usdehaze.cli.options import SEED, Device, Number, reading_options, take_reading
 from usdehaze.cli.progress import step_progress
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from usdehaze.training.data import FrameSource
     from usdehaze.training.train import Model, Recipe, Told
 
-POSTERIOR = "posterior"
+POSTERIOR: Final = "posterior"
 NETWORKS = {"fast-unet": "FastUNet", "ncsnv2": "NCSNv2"}
 DEFAULTS: dict[str, dict[str, Any]] = {  # of each network, for NCSNv2 the paper's; and of a posterior
     "FastUNet": {"parametrisation": "denoiser", "grid": (128, 128), "steps": 8000, "batch": 16, "lr": 1e-3},
@@ -67,7 +68,7 @@ class Several(click.Command):
 
 
 @click.command(cls=Several)
-@click.argument("kind", type=click.Choice(["tissue", "haze", POSTERIOR]))
+@click.argument("kind", type=click.Choice(NETWORK_KINDS))
 @click.argument("data", nargs=-1, metavar="[DATA...]")
 @click.option("--tissue", multiple=True, metavar="DATA...", help="For a posterior: scans with tissue alone.")
 @click.option("--haze", multiple=True, metavar="DATA...", help="For a posterior: scans with haze alone.")
@@ -97,7 +98,7 @@ class Several(click.Command):
 @reading_options
 @common_options
 @click.pass_context
-def train(ctx: click.Context, kind: str, data: Any, out: Path, overwrite: bool, **options: Any) -> None:
+def train(ctx: click.Context, kind: NetworkKind, data: Any, out: Path, overwrite: bool, **options: Any) -> None:
     """Trains a prior, what TISSUE or HAZE alone looks like, or a POSTERIOR, how a frame is split into the two.
 
     DATA are scans or folders of scans with nothing but that in them; without any, or with the word "simulated", frames
@@ -140,7 +141,9 @@ def _data(kind: str, data: tuple[str, ...], tissue: tuple[str, ...], haze: tuple
 class _Run:
     """One run, in one of the processes that train together; the first one (rank 0) writes and speaks."""
 
-    def __init__(self, kind: str, out: Path, overwrite: bool, options: dict[str, Any], console: Console, rank: int):
+    def __init__(
+        self, kind: NetworkKind, out: Path, overwrite: bool, options: dict[str, Any], console: Console, rank: int
+    ) -> None:
         self.kind, self.out, self.overwrite, self.options, self.console = kind, out, overwrite, options, console
         self.first = rank == 0
         self.folder = out.with_suffix(".run")

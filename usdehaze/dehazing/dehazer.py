@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from usdehaze.choices import PRECISIONS, Precision
 from usdehaze.cine import Cine, blocks
 from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.device import find_device, jobs_at_once, run_jobs
 from usdehaze.dehazing.masking import keep_what_is_no_tissue
 from usdehaze.dehazing.registry import LEARNED, ObservationEntry, RuleEntry, SamplerEntry, name_of
-from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Settings, preset_with, settings_of
+from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Preset, Settings, preset_with, settings_of
 from usdehaze.diffusion.denoiser import Rule
 from usdehaze.diffusion.guidance import LambdaKappa
 from usdehaze.diffusion.observation import Observation
@@ -28,6 +30,31 @@ from usdehaze.result import Result
 
 Draw = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
 INTERVAL = (0.025, 0.975)
+
+
+class DehazerOptions(TypedDict, total=False):
+    """The options of `Dehazer.from_pretrained` as keywords."""
+
+    preset: Preset | Settings
+    tissue_prior: str | Path | None
+    haze_prior: str | Path | None
+    posterior: str | Path | None
+    use_haze_prior: bool
+    guidance: str | RuleEntry | Rule | None
+    observation: str | ObservationEntry | Observation | None
+    sampler: str | SamplerEntry | Callable[..., Tensor] | None
+    steps: int | None
+    scale: LambdaKappa | None
+    sigma_max: float | None
+    sigma_min: float | None
+    from_guess: bool | None
+    samples: int | None
+    caution: float | None
+    strength: float | None
+    seed: int | None
+    device: str
+    batch_size: int | Literal["auto"]
+    precision: Precision
 
 
 class Dehazer:
@@ -48,8 +75,8 @@ class Dehazer:
         haze: Prior | None = None,
         settings: Settings | None = None,
         device: str = "auto",
-        batch_size: int | str = "auto",
-        precision: str = "fp32",
+        batch_size: int | Literal["auto"] = "auto",
+        precision: Precision = "fp32",
     ) -> None:
         self.settings = settings or preset_with("fast", LEARNED if isinstance(model, LearnedPosterior) else "proximal")
         if isinstance(model, LearnedPosterior) == self.settings.by_rule:
@@ -67,7 +94,9 @@ class Dehazer:
         self.chain: Chain = (
             LearnedChain(model) if isinstance(model, LearnedPosterior) else GuidedChain(model, self.haze)
         )
-        self.precision = precision
+        if precision not in PRECISIONS:
+            raise UsdehazeError(f"no precision {precision!r}; there are {', '.join(PRECISIONS)}")
+        self.precision: Precision = precision
         self.grid = ModelGrid(*model.card["grid"])
         self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
@@ -76,7 +105,7 @@ class Dehazer:
     @classmethod
     def from_pretrained(
         cls,
-        preset: str | Settings = "fast",
+        preset: Preset | Settings = "fast",
         tissue_prior: str | Path | None = None,
         haze_prior: str | Path | None = None,
         *,
@@ -95,8 +124,8 @@ class Dehazer:
         strength: float | None = None,
         seed: int | None = None,
         device: str = "auto",
-        batch_size: int | str = "auto",
-        precision: str = "fp32",
+        batch_size: int | Literal["auto"] = "auto",
+        precision: Precision = "fp32",
     ) -> Dehazer:
         """The shipped posterior (or another, or priors) with a preset.
 
@@ -113,7 +142,7 @@ class Dehazer:
 
         Raises:
             InputError: a prior that cannot be used.
-            UsdehazeError: an unknown preset, guidance or device, or values out of range.
+            UsdehazeError: an unknown preset, guidance, device or precision, or values out of range.
         """
         settings = settings_of(**locals())  # all options, by their names
         if not settings.by_rule:
@@ -231,4 +260,5 @@ class Split:
 
 def _lowered(mapper: Mapper, native: np.ndarray, gain_db: np.ndarray, span: float) -> np.ndarray:
     """The native frames ``(B, H, W)`` lowered by a gain on the model grid, not below the floor."""
-    return np.maximum(mapper.apply_gain(native, gain_db), np.minimum(native, -span))
+    lowered: np.ndarray = np.maximum(mapper.apply_gain(native, gain_db), np.minimum(native, -span))
+    return lowered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from usdehaze.dehazing.registry import (
     LEARNED,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from usdehaze.diffusion.denoiser import Rule
     from usdehaze.diffusion.guidance import LambdaKappa
     from usdehaze.diffusion.observation import Observation
+
+Preset = Literal["fast", "quality", "preview", "paper"]  # the names of `PRESETS`
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Settings:
         return {name: name_of(value) if name in named else value for name, value in values.items()}
 
 
-PRESETS = {
+PRESETS: dict[Preset, Settings] = {
     "fast": Settings(),
     "quality": Settings(preset="quality", samples=16),
     "preview": Settings(preset="preview", samples=1),
@@ -133,7 +135,7 @@ PRESETS = {
     ),
 }
 _RULE = Settings(guidance="proximal", steps=16, sigma_max=0.5, sigma_min=0.06, from_guess=True, samples=2, caution=0.5)
-WITH_RULES = {  # the same presets, where a rule guides two explicit priors
+WITH_RULES: dict[Preset, Settings] = {  # the same presets, where a rule guides two explicit priors
     "fast": _RULE,
     "quality": replace(_RULE, preset="quality", samples=4),
     "preview": replace(_RULE, preset="preview", steps=4, samples=1),
@@ -144,7 +146,7 @@ POSTERIOR = "posterior"  # the shipped one
 
 
 def preset_with(
-    preset: str | Settings,
+    preset: Preset | Settings,
     guidance: str | RuleEntry | Rule | None = None,
     explicit: bool = False,
     **chosen: Any,
@@ -174,7 +176,7 @@ def preset_with(
 
 
 def settings_of(
-    preset: str | Settings = "fast",
+    preset: Preset | Settings = "fast",
     tissue_prior: object = None,
     haze_prior: object = None,
     posterior: object = None,

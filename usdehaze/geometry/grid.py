@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -295,7 +296,7 @@ def _neighbours(at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.n
     return first, np.minimum(first + 1, size - 1), at - first
 
 
-def _in_blocks(function, frames: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _in_blocks(function: Callable[[np.ndarray], np.ndarray], frames: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     out = np.empty((len(frames), *shape), np.float32)
     for start in range(0, len(frames), FRAMES_AT_ONCE):
         block = slice(start, start + FRAMES_AT_ONCE)

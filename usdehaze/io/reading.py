@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
+from usdehaze.choices import UNITS, Units
 from usdehaze.errors import InputError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-UNITS = ("dB", "8-bit", "grey", "envelope", "I/Q")
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -19,7 +18,7 @@ class ReadingOptions(TypedDict, total=False):
 
     dataset: str | None
     axes: str | None
-    units: str | None
+    units: Units | None
     dynamic_range_db: float | None
     frames: slice | None
 
@@ -32,7 +31,8 @@ class Reading:
         dataset: path of the dataset inside an HDF5 file; needed only where several could be the frames.
         axes: of that dataset, one letter for each of its dimensions longer than one, in stored order: T, H, W, and C
             for colour channels; needed only where the guess of `usdehaze.io.hdf5.layouts.axes` is wrong.
-        units: what the stored values are, one of `UNITS`; needed only where the guess of `usdehaze.io.units` is wrong.
+        units: what the stored values are, one of `usdehaze.choices.UNITS`; needed only where the guess of
+            `usdehaze.io.units` is wrong.
         dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
 
@@ -43,7 +43,7 @@ class Reading:
 
     dataset: str | None = None
     axes: str | None = None
-    units: str | None = None
+    units: Units | None = None
     dynamic_range_db: float | None = None
     frames: slice | None = None
 

@@ -39,7 +39,7 @@ class DecibelScale:
     """How stored values become dB.
 
     Attributes:
-        units: one of `UNITS`.
+        units: one of `usdehaze.choices.UNITS`.
         dynamic_range_db: dB between full scale and the floor.
         full_scale: stored value at 0 dB.
         assumptions: what was assumed to get here, one sentence each.

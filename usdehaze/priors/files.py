@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from usdehaze.choices import NETWORK_KINDS, NetworkKind
 from usdehaze.errors import InputError
 from usdehaze.priors.ncsnv2 import NCSNv2
 from usdehaze.priors.unet import FastUNet
@@ -18,7 +19,6 @@ from usdehaze.priors.unet import FastUNet
 NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet, "NCSNv2": NCSNv2}
 WEIGHTS = Path(__file__).parent / "weights"
 FORMAT = "usdehaze-prior"
-KINDS = ("tissue", "haze", "posterior")
 
 
 def save_card(path: Path, network: nn.Module, card: dict[str, Any]) -> str:
@@ -53,12 +53,12 @@ def _rounded(weights: Tensor) -> Tensor:
     return ((bits + 1) & ~1).view(torch.float16)
 
 
-def load_card(which: str | Path, kind: str) -> tuple[nn.Module, dict[str, Any], str]:
+def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str, Any], str]:
     """Reads a network, its card and its hash.
 
     Args:
         which: path of a ``.safetensors`` file, or the name of a shipped one.
-        kind: one of `KINDS`; a file of another kind is refused.
+        kind: one of `usdehaze.choices.NETWORK_KINDS`; a file of another kind is refused.
 
     Raises:
         InputError: no such file, a card that is missing or of another kind, weights that do not fit their hash.
@@ -73,7 +73,7 @@ def load_card(which: str | Path, kind: str) -> tuple[nn.Module, dict[str, Any], 
         card = json.loads(path.with_suffix(".json").read_text())
         described = dict(card.pop("network"))
         network = NETWORKS[described.pop("kind")](**described)
-        wrong = card.pop("format") != FORMAT or card["kind"] not in KINDS
+        wrong = card.pop("format") != FORMAT or card["kind"] not in NETWORK_KINDS
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if wrong or card.pop("sha256") != digest:
             raise ValueError("card and weights do not belong together")

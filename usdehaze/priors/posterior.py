@@ -60,7 +60,9 @@ class LearnedPosterior(nn.Module):
         """
         scales = (sigma**2 + self._spread(u) ** 2).rsqrt()
         frame = (y - self.card["frame_mean"]) / self.card["frame_std"]
-        return self.network(torch.cat([scales * (u - y), frame], dim=1), (sigma.log() / 4).flatten())
+        seen = torch.cat([scales * (u - y), frame], dim=1)
+        predicted: Tensor = self.network(seen, (sigma.log() / 4).flatten())
+        return predicted
 
     def target(self, clean: Tensor, u: Tensor, sigma: Tensor, y: Tensor) -> Tensor:
         """What the network has to predict for its denoiser to return ``clean`` ``(B, 2, ...)`` (EDM, equation 8)."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from usdehaze.choices import PriorKind
 from usdehaze.errors import InputError
 from usdehaze.priors.files import load_card, save_card
 
@@ -75,7 +76,8 @@ class Prior(nn.Module):
             seen = 2 * x - 1
         else:
             seen = (sigma**2 + self.data_variance).rsqrt() * (x - self.data_mean)
-        return self.network(seen, (sigma.log() / 4).flatten())
+        predicted: Tensor = self.network(seen, (sigma.log() / 4).flatten())
+        return predicted
 
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         """Expected clean frames given noisy ones.
@@ -120,7 +122,7 @@ class Prior(nn.Module):
         self.sha256 = save_card(path, self.network, self.card)
 
     @staticmethod
-    def load(which: str | Path, kind: str) -> Prior:
+    def load(which: str | Path, kind: PriorKind) -> Prior:
         """Reads a prior.
 
         Args:

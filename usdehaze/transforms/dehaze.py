@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -14,12 +14,15 @@ from monai.transforms import MapTransform, Transform
 from monai.utils import TransformBackends, convert_data_type, convert_to_dst_type, ensure_tuple_rep
 
 from usdehaze.cine import Cartesian, Geometry
-from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions
 from usdehaze.dehazing.settings import settings_of
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
 from usdehaze.transforms.meta import cine_of, geometry_in, name_of
 from usdehaze.transforms.result import mark_estimate
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 
@@ -71,11 +74,11 @@ class DehazeUltrasound(Transform):
     def __init__(
         self,
         dehazer: Dehazer | None = None,
-        geometry: Geometry | str | None = None,
+        geometry: Geometry | Literal["find"] | None = None,
         dynamic_range_db: float | None = None,
         return_haze: bool = False,
         return_std: bool = False,
-        **options: Any,
+        **options: Unpack[DehazerOptions],
     ) -> None:
         inspect.signature(Dehazer.from_pretrained).bind(**options)  # a misspelt option fails here, not in a worker
         if dehazer is not None and options:
@@ -177,9 +180,9 @@ class DehazeUltrasoundd(MapTransform):
         std_key: Sequence[str] | str | None = None,
         allow_missing_keys: bool = False,
         dehazer: Dehazer | None = None,
-        geometry: Geometry | str | None = None,
+        geometry: Geometry | Literal["find"] | None = None,
         dynamic_range_db: float | None = None,
-        **options: Any,
+        **options: Unpack[DehazerOptions],
     ) -> None:
         super().__init__(keys, allow_missing_keys)
         self.haze_keys = ensure_tuple_rep(haze_key, len(self.keys))

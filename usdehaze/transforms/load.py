@@ -13,6 +13,7 @@ from monai.transforms import MapTransform, Transform
 from monai.utils import TransformBackends
 from torch import Tensor
 
+from usdehaze.choices import Units
 from usdehaze.transforms.readers import UltrasoundReader
 
 
@@ -46,14 +47,15 @@ class LoadUltrasound(Transform):
         dynamic_range_db: float | None = None,
         frames: slice | None = None,
         axes: str | None = None,
-        units: str | None = None,
+        units: Units | None = None,
     ) -> None:
         self.reader = UltrasoundReader(dataset, dynamic_range_db, frames, axes, units)
 
     def __call__(self, filename: str | os.PathLike[str]) -> MetaTensor | Tensor:
         """Returns a MetaTensor, or a plain tensor under ``monai.data.set_track_meta(False)``."""
         frames, meta = self.reader.get_data(self.reader.read(Path(filename).expanduser()))
-        return MetaTensor.ensure_torch_and_prune_meta(frames, meta)
+        image: MetaTensor | Tensor = MetaTensor.ensure_torch_and_prune_meta(frames, meta)
+        return image
 
 
 class LoadUltrasoundd(MapTransform):
@@ -83,7 +85,7 @@ class LoadUltrasoundd(MapTransform):
         dynamic_range_db: float | None = None,
         frames: slice | None = None,
         axes: str | None = None,
-        units: str | None = None,
+        units: Units | None = None,
         allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)

@@ -10,6 +10,7 @@ from monai.config import PathLike
 from monai.data import ImageReader
 from monai.utils import ensure_tuple
 
+from usdehaze.choices import Units
 from usdehaze.errors import InputError
 from usdehaze.io import Reading, Scan, open_scan
 from usdehaze.io.formats import DICOM, FORMATS, HDF5, FileFormat, format_of
@@ -49,7 +50,7 @@ class UltrasoundReader(ImageReader):
         dynamic_range_db: float | None = None,
         frames: slice | None = None,
         axes: str | None = None,
-        units: str | None = None,
+        units: Units | None = None,
     ) -> None:
         self.reading = Reading(
             dataset=dataset, axes=axes, units=units, dynamic_range_db=dynamic_range_db, frames=frames

@@ -61,7 +61,7 @@ def check_estimate(image: Any, *expected: str) -> str:
         )
     if meta[ESTIMATE] not in expected:
         raise InputError(name_of(image), f"its metadata say {meta[ESTIMATE]}", " or ".join(expected))
-    return meta[ESTIMATE]
+    return str(meta[ESTIMATE])
 
 
 def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:

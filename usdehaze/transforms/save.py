@@ -13,6 +13,7 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform
 from monai.utils import TransformBackends
 
+from usdehaze.choices import TransferSyntax
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
@@ -73,7 +74,7 @@ class SaveUltrasoundd(MapTransform):
         output_dir: str | os.PathLike[str] = ".",
         overwrite: bool = False,
         save_haze: bool = False,
-        transfer_syntax: str = "explicit",
+        transfer_syntax: TransferSyntax = "explicit",
         allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
@@ -85,7 +86,7 @@ class SaveUltrasoundd(MapTransform):
         self.output_dir = Path(output_dir)
         self.overwrite = overwrite
         self.save_haze = save_haze
-        self.transfer_syntax = transfer_syntax
+        self.transfer_syntax: TransferSyntax = transfer_syntax
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)

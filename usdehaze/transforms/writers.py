@@ -15,6 +15,7 @@ from monai.config import NdarrayOrTensor, PathLike
 from monai.data import ImageWriter, MetaTensor, image_writer
 from monai.utils import convert_data_type
 
+from usdehaze.choices import TransferSyntax
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, write_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
@@ -35,20 +36,20 @@ class UltrasoundWriter(ImageWriter):
         ValueError: ``scale`` is given, or later a ``channel_dim`` other than 0.
     """
 
-    def __init__(self, overwrite: bool = False, scale: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, overwrite: bool = False, scale: int | None = None, **kwargs: object) -> None:
         if scale is not None:
             raise ValueError(f"values are dB and are not scaled: leave out scale={scale}")
         super().__init__(**kwargs)
         self.overwrite = overwrite
         self.meta: dict[str, Any] = {}
 
-    def set_data_array(self, data_array: NdarrayOrTensor, channel_dim: int | None = 0, **kwargs: Any) -> None:
+    def set_data_array(self, data_array: NdarrayOrTensor, channel_dim: int | None = 0, **kwargs: object) -> None:
         """Takes the image, frames on the first axis."""
         if channel_dim != 0:
             raise ValueError(f"frames lie on the channel axis, which must be 0, not {channel_dim}")
         self.data_obj = data_array
 
-    def set_metadata(self, meta_dict: Mapping | None = None, **options: Any) -> None:
+    def set_metadata(self, meta_dict: Mapping[Any, Any] | None = None, **options: object) -> None:
         """Takes the metadata, where the image has none of its own. Nothing is resampled: moved pixels are refused."""
         self.meta = dict(meta_dict or {})
 
@@ -75,7 +76,7 @@ class UltrasoundHDF5Writer(UltrasoundWriter):
         ... )
     """
 
-    def write(self, filename: PathLike, verbose: bool = True, **kwargs: Any) -> None:
+    def write(self, filename: PathLike, verbose: bool = True, **kwargs: object) -> None:
         """
         Raises:
             InputError: see `usdehaze.transforms.result.result_of`, `usdehaze.io.write_result`; another number of
@@ -103,7 +104,7 @@ class UltrasoundDicomWriter(UltrasoundWriter):
     Args:
         overwrite: replace a file that exists.
         transfer_syntax: "explicit", "rle", "jpeg-ls" or "j2k"; all are lossless.
-        kwargs: see `UltrasoundWriter`.
+        scale, kwargs: see `UltrasoundWriter`.
 
     Example:
         >>> from monai.transforms import SaveImaged
@@ -111,11 +112,18 @@ class UltrasoundDicomWriter(UltrasoundWriter):
         >>> save = save.set_options(init_kwargs={"transfer_syntax": "jpeg-ls"})
     """
 
-    def __init__(self, overwrite: bool = False, transfer_syntax: str = "explicit", **kwargs: Any) -> None:
-        super().__init__(overwrite=overwrite, **kwargs)
-        self.transfer_syntax = transfer_syntax
+    def __init__(
+        self,
+        overwrite: bool = False,
+        transfer_syntax: TransferSyntax = "explicit",
+        *,
+        scale: int | None = None,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(overwrite, scale, **kwargs)
+        self.transfer_syntax: TransferSyntax = transfer_syntax
 
-    def write(self, filename: PathLike, verbose: bool = True, **kwargs: Any) -> None:
+    def write(self, filename: PathLike, verbose: bool = True, **kwargs: object) -> None:
         """
         Raises:
             InputError: an image that does not come from `DehazeUltrasound`, whose pixels have been moved, or whose

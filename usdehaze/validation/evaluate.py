@@ -203,7 +203,9 @@ def summarise(records: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any
     return summary
 
 
-def metrics_document(records: Sequence[dict[str, Any]], bins: int | None, seed: int = 0, **settings: Any) -> dict:
+def metrics_document(
+    records: Sequence[dict[str, Any]], bins: int | None, seed: int = 0, **settings: Any
+) -> dict[str, Any]:
     """The whole Metrics JSON, as a dict, from the records of all frames."""
     summary = summarise(records, seed)
     n_cines = len({record["cine"] for record in records})

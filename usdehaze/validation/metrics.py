@@ -29,7 +29,7 @@ def _pixels(values: ArrayLike, name: str) -> np.ndarray:
 
 def equiprobable_bins(n_pixels: int) -> int:
     """Number of bins of the default gCNR estimator, ``ceil(2 N^(2/5))``, N = pixels of both regions together."""
-    return math.ceil(round(2 * n_pixels**0.4, 9))  # 1024^0.4 comes out a hair above 16
+    return math.ceil(round(2 * math.pow(n_pixels, 0.4), 9))  # 1024^0.4 comes out a hair above 16
 
 
 def bin_pixels(a: ArrayLike, b: ArrayLike, bins: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -108,7 +108,7 @@ def speckle_gcnr(power_ratio: float) -> float:
         raise ValueError(f"a power ratio is positive, found {power_ratio}")
     if c == 1:
         return 0.0
-    return abs(c ** (-c / (c - 1)) - c ** (-1 / (c - 1)))
+    return float(abs(c ** (-c / (c - 1)) - c ** (-1 / (c - 1))))
 
 
 def cnr(a: ArrayLike, b: ArrayLike) -> float:
@@ -229,7 +229,8 @@ def ssim(
     inside = (slice(SSIM_RADIUS, -SSIM_RADIUS),) * 2
 
     def local_mean(image: np.ndarray) -> np.ndarray:
-        return ndimage.gaussian_filter(image, SSIM_SIGMA, radius=SSIM_RADIUS)[inside]
+        mean: np.ndarray = ndimage.gaussian_filter(image, SSIM_SIGMA, radius=SSIM_RADIUS)[inside]
+        return mean
 
     mean_x, mean_y = local_mean(x), local_mean(y)
     var_x = local_mean(x * x) - mean_x**2

@@ -36,7 +36,7 @@ class _RegionMetric(CumulativeIterationMetric):
     def _measure(self, tissue: np.ndarray, haze: np.ndarray) -> float:
         """The figure of the pixels of the two regions."""
 
-    def _compute_tensor(self, y_pred: torch.Tensor, y: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor:
+    def _compute_tensor(self, y_pred: torch.Tensor, y: torch.Tensor | None = None, **kwargs: object) -> torch.Tensor:
         """``(B, C)`` figures of ``(B, C, H, W)`` frames under ``(B, C, H, W)`` or ``(B, 1, H, W)`` labels."""
         if y is None or y_pred.ndim < 3 or y.shape != (len(y_pred), y.shape[1], *y_pred.shape[2:]):
             found = None if y is None else tuple(y.shape)
@@ -86,8 +86,16 @@ class GCNRMetric(_RegionMetric):
         1.0
     """
 
-    def __init__(self, bins: int | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        bins: int | None = None,
+        *,
+        tissue_label: float = 255,
+        haze_label: float = 128,
+        reduction: MetricReduction | str = MetricReduction.MEAN,
+        get_not_nans: bool = False,
+    ) -> None:
+        super().__init__(tissue_label, haze_label, reduction, get_not_nans)
         self.bins = bins
 
     def _measure(self, tissue: np.ndarray, haze: np.ndarray) -> float:

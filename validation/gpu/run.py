@@ -33,10 +33,11 @@ from typing import Any
 
 import torch
 
+from usdehaze.choices import PRIOR_KINDS, Precision
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.dehazer import INTERVAL, Dehazer
 from usdehaze.dehazing.registry import LEARNED
-from usdehaze.dehazing.settings import POSTERIOR
+from usdehaze.dehazing.settings import POSTERIOR, Preset
 from usdehaze.diffusion.denoiser import Problem
 from usdehaze.diffusion.echo import LogPower
 from usdehaze.diffusion.guidance import DPS, PiGDM, Proximal
@@ -45,9 +46,9 @@ from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.simulate import simulate_cine, training_frames, training_pairs
 from validation.gpu.evaluation import evaluate, sign
-from validation.gpu.training import COMMAND, DRY, KINDS, WHOLE, Size, Work, papers, posterior_again, train_one
+from validation.gpu.training import COMMAND, DRY, WHOLE, Size, Work, papers, posterior_again, train_one
 
-PRESETS_RUN = ("fast", "quality", "preview")
+PRESETS_RUN: tuple[Preset, ...] = ("fast", "quality", "preview")
 RULE = "proximal"
 MARGIN_S = 25.0  # kept for writing and for leaving the machine in peace
 SPEED_SHARE = 0.15  # of the time that is left after the checks
@@ -106,7 +107,7 @@ def learned(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
 def rules(device: str, frames: torch.Tensor) -> dict[str, torch.Tensor]:
     """Denoisers and guidance rules on a device, by name; frames ``(B, 1, depth, angle)``, answers on the CPU."""
     noise = torch.randn(2, *frames.shape, generator=torch.Generator().manual_seed(0))
-    tissue, haze = (Prior.load(kind, kind).to(device) for kind in KINDS)
+    tissue, haze = (Prior.load(kind, kind).to(device) for kind in PRIOR_KINDS)
     got = {}
     for sigma in (0.02, 0.3, 4.0):
         x, n = (frames * k + sigma * z for k, z in zip((0.5, 0.3), noise, strict=True))
@@ -130,7 +131,7 @@ def levels(device: str, size: Size) -> dict[str, torch.Tensor]:
     generator = torch.Generator(device).manual_seed(3)
     pairs = of(training_pairs(size.frames, generator, size.grid, size.grid))
     found = {f"pair, {name}": each for name, each in zip(("tissue", "haze", "frame"), pairs.unbind(1), strict=True)}
-    for kind in KINDS:
+    for kind in PRIOR_KINDS:
         found[kind] = of(training_frames(kind, size.frames, generator, size.grid, size.grid))[:, 0]
     return found
 
@@ -152,9 +153,9 @@ def synchronise(device: str) -> None:
 class Row:
     """A row of the speed table: preset, its guidance, precision, frames, and their depth and angle."""
 
-    preset: str
+    preset: Preset
     guidance: str
-    precision: str
+    precision: Precision
     frames: int
     depth: int
     angle: int

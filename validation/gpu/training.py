@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from usdehaze.choices import PRIOR_KINDS
 from usdehaze.dehazing.settings import POSTERIOR
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.training.data import SimulatedFrames
 from usdehaze.training.train import Model, Recipe, Told, train
 
 COMMAND = "validation/gpu/run.sh"
-KINDS = ("tissue", "haze")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def posterior_again(size: Size) -> Work:
 def papers(size: Size) -> list[Work]:
     """The paper's pair of priors, from nothing."""
     work = []
-    for kind, share in zip(KINDS, (0.5, 1.0), strict=True):
+    for kind, share in zip(PRIOR_KINDS, (0.5, 1.0), strict=True):
         grid = (size.grid // 2, size.grid // 2)
         recipe = Recipe(kind, "NCSNv2", size.paper, "score", grid, batch=size.batch, lr=1e-3, precision=size.precision)
         work.append(Work(f"{kind}-ncsnv2", share, recipe, SimulatedFrames(kind, grid, size.pool, size.refresh)))

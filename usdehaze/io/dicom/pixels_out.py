@@ -9,9 +9,10 @@ import numpy as np
 from pydicom import uid
 from pydicom.pixels import get_encoder
 
+from usdehaze.choices import TransferSyntax
 from usdehaze.io.dicom.quiet import quiet
 
-TRANSFER_SYNTAXES = {  # name on the command line -> UID, encoder
+ENCODERS: dict[TransferSyntax, tuple[uid.UID, str]] = {  # to UID, encoder
     "explicit": (uid.ExplicitVRLittleEndian, ""),
     "rle": (uid.RLELossless, "pylibjpeg"),
     "jpeg-ls": (uid.JPEGLSLossless, "pyjpegls"),
@@ -20,7 +21,7 @@ TRANSFER_SYNTAXES = {  # name on the command line -> UID, encoder
 MAX_LENGTH = 2**32 - 2  # bytes of a value, and of an offset between frames
 
 
-def photometric(syntax: str, colour: bool) -> str:
+def photometric(syntax: TransferSyntax, colour: bool) -> str:
     """Photometric Interpretation of frames in RGB or grey: JPEG 2000 turns RGB into YBR_RCT and back."""
     if not colour:
         return "MONOCHROME2"
@@ -32,7 +33,7 @@ class PixelDataWriter:
 
     Args:
         file: stands where the element begins.
-        syntax: a name in `TRANSFER_SYNTAXES`.
+        syntax: a name in `usdehaze.choices.TRANSFER_SYNTAXES`.
         n_frames: how many frames will come.
         shape: of each, ``(rows, columns)`` or ``(rows, columns, 3)``, uint8.
 
@@ -40,9 +41,9 @@ class PixelDataWriter:
         ValueError: more pixels than one DICOM object holds.
     """
 
-    def __init__(self, file: BinaryIO, syntax: str, n_frames: int, shape: tuple[int, ...]) -> None:
+    def __init__(self, file: BinaryIO, syntax: TransferSyntax, n_frames: int, shape: tuple[int, ...]) -> None:
         self.file, self.n_frames, self.shape = file, n_frames, shape
-        self.syntax, self.plugin = TRANSFER_SYNTAXES[syntax]
+        self.syntax, self.plugin = ENCODERS[syntax]
         self.photometric = photometric(syntax, len(shape) == 3)
         self.compressed = syntax != "explicit"
         length = n_frames * int(np.prod(shape))

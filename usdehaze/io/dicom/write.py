@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pydicom
 from pydicom.dataset import FileMetaDataset
 
+from usdehaze.choices import TRANSFER_SYNTAXES, TransferSyntax
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.derive import PRODUCTS, derived_attributes
-from usdehaze.io.dicom.pixels_out import TRANSFER_SYNTAXES, PixelDataWriter, photometric
+from usdehaze.io.dicom.pixels_out import ENCODERS, PixelDataWriter, photometric
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.sink import Sink
@@ -46,13 +48,14 @@ class DicomWriter(Sink):
         scan: DicomScan,
         *,
         what: str = "tissue",
-        transfer_syntax: str = "explicit",
+        transfer_syntax: TransferSyntax = "explicit",
         overwrite: bool = False,
     ) -> None:
         if what not in PRODUCTS or transfer_syntax not in TRANSFER_SYNTAXES:
             raise ValueError(f"no product {what!r} or transfer syntax {transfer_syntax!r}")
         super().__init__(path, scan, overwrite)
-        self.source, self.what, self.syntax = scan, what, transfer_syntax
+        self.source, self.what = scan, what
+        self.syntax: TransferSyntax = transfer_syntax
         self.colour = False
         self._file: BinaryIO | None = None
         self._pixels: PixelDataWriter | None = None
@@ -81,7 +84,7 @@ class DicomWriter(Sink):
                 colours = photometric(self.syntax, self.colour)
                 attributes = derived_attributes(self.source, result, self.what, colours)
                 attributes.file_meta = FileMetaDataset()
-                attributes.file_meta.TransferSyntaxUID = TRANSFER_SYNTAXES[self.syntax][0]
+                attributes.file_meta.TransferSyntaxUID = ENCODERS[self.syntax][0]
                 pydicom.dcmwrite(self._file, attributes, enforce_file_format=True)
         except (OSError, InputError):
             raise
@@ -95,7 +98,7 @@ class DicomWriter(Sink):
             raise self._too_large(error) from error
         return self._pixels
 
-    def _tissue(self, result: Result):
+    def _tissue(self, result: Result) -> Iterator[np.ndarray]:
         """Frames ``(H, W)`` or ``(H, W, 3)`` uint8 to write."""
         for row, tissue_db in enumerate(result.tissue):
             before, after = (self._grey(frame) for frame in (result.cine.frames[row], tissue_db))
@@ -108,7 +111,7 @@ class DicomWriter(Sink):
             step = after.astype(np.int16) - before
             yield np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
 
-    def _haze(self, result: Result):
+    def _haze(self, result: Result) -> Iterator[np.ndarray]:
         for row, haze_db in enumerate(result.haze):
             haze = self._grey(haze_db)
             mask = result.cine.tissue_mask

@@ -1,0 +1,23 @@
+"""Closed choices of the public options: the type of each, and its values in the order in which messages name them.
+
+Nothing is imported but `typing`, so that the command line lists them in an instant. What can be added to (guidance
+rules, observation models, samplers) has no type here: see `usdehaze.dehazing.registry`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Units = Literal["dB", "8-bit", "grey", "envelope", "I/Q"]  # what stored values are
+Precision = Literal["fp32", "bf16"]  # of the networks when dehazing
+TransferSyntax = Literal["explicit", "rle", "jpeg-ls", "j2k"]  # of DICOM results
+PreviewKind = Literal["mp4", "gif", "png"]
+PriorKind = Literal["tissue", "haze"]
+NetworkKind = Literal[PriorKind, "posterior"]
+
+UNITS: tuple[Units, ...] = get_args(Units)
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+TRANSFER_SYNTAXES: tuple[TransferSyntax, ...] = get_args(TransferSyntax)
+PREVIEW_KINDS: tuple[PreviewKind, ...] = get_args(PreviewKind)
+PRIOR_KINDS: tuple[PriorKind, ...] = get_args(PriorKind)
+NETWORK_KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
