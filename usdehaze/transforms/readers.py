@@ -69,7 +69,7 @@ class UltrasoundReader(ImageReader):
 
         Args:
             data: path of the scan, or a sequence of one path.
-            kwargs: override the options of the constructor.
+            kwargs: override the options of the constructor, as `usdehaze.io.reading.ReadingOptions`.
 
         Raises:
             InputError: the file is missing, of another kind, or holds no usable frames; several paths.
