@@ -110,7 +110,7 @@ class GaussianPairs:
 def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("posterior")
     recipe = Recipe(
-        "posterior", "FastUNet", {"channels": (8, 16)}, "posterior", grid=(8, 8), batch=32, steps=400, lr=1e-2
+        "posterior", "FastUNet", {"channels": (16, 16)}, "posterior", grid=(8, 8), batch=32, steps=600, lr=5e-3
     )
     return train(recipe, GaussianPairs(), folder / "p.safetensors", folder / "run", every=1000)
 
