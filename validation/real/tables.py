@@ -21,7 +21,7 @@ WHAT = {
     "echo-haze": (
         "Hazy clips",
         "Frame 0 of apical four-chamber clips of the DehazingEcho2025 challenge: septum (tissue) and ventricle (haze) "
-        "drawn by hand. The preset's choices were made on these same frames: read them as a fit, not as a test.",
+        "drawn by hand. The simulator was changed after looks at these same frames: they do not only measure.",
     ),
     "camus": (
         "Labelled stills",
