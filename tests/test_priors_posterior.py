@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
+from _gaussian_rows import GaussianRows
 
 from usdehaze.errors import InputError
 from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
-from usdehaze.training import data
 from usdehaze.training.objective import posterior_errors
 from usdehaze.training.samples import split_samples
 from usdehaze.training.train import Recipe, train
@@ -84,26 +84,13 @@ def test_saved_posterior_comes_back_and_other_files_are_refused(tmp_path):
 MEAN_X, MEAN_N, STD_X, STD_N, NOISE = 0.5, 0.2, 0.15, 0.1, 0.05
 
 
-class GaussianPairs:
+class GaussianPairs(GaussianRows):
     """Rows of 8 equal pixels, ``y = x + n + noise``: everything that a posterior may tell is known."""
-
-    description, fingerprint, simulated = "Gaussian rows", "gaussian", True
 
     def _frames(self, n, generator):
         z = torch.randn(n, 3, 8, 1, generator=generator).expand(n, 3, 8, 8)
         x, h = MEAN_X + STD_X * z[:, :1], MEAN_N + STD_N * z[:, 1:2]
         return torch.cat([x, h, x + h + NOISE * z[:, 2:]], dim=1)
-
-    @property
-    def held_out(self):
-        return self._frames(64, torch.Generator().manual_seed(1))
-
-    @property
-    def sample(self):
-        return self._frames(256, torch.Generator().manual_seed(2))
-
-    def draw(self, batch, seed, stream, step, device):
-        return self._frames(batch, data.generator_for(seed, stream, 0, step, device))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _gaussian_rows import GaussianRows
 from safetensors.torch import load_file
 
 from usdehaze.errors import InputError, UsdehazeError
@@ -28,24 +29,11 @@ TINY = {"FastUNet": {"channels": (8, 16)}, "NCSNv2": {"channels": (8, 12)}}
 MEAN, STD = 0.4, 0.3
 
 
-class GaussianFrames:
+class GaussianFrames(GaussianRows):
     """Rows of 8 equal pixels, each row's value Gaussian: the best denoiser is that of the mean of each row."""
-
-    description, fingerprint, simulated = "Gaussian rows", "gaussian", True
 
     def _frames(self, n, generator):
         return MEAN + STD * torch.randn(n, 1, 8, 1, generator=generator).expand(n, 1, 8, 8)
-
-    @property
-    def held_out(self):
-        return self._frames(64, torch.Generator().manual_seed(1))
-
-    @property
-    def sample(self):
-        return self._frames(256, torch.Generator().manual_seed(2))
-
-    def draw(self, batch, seed, stream, step, device):
-        return self._frames(batch, data.generator_for(seed, stream, 0, step, device))
 
 
 def tiny(network="FastUNet", **settings):
