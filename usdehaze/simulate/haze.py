@@ -53,7 +53,7 @@ class HazeScene:
         streaks = draw.chance(0.6) * draw.uniform(0, 6) * draw.smooth(n_depth, n_angle, 48, 6)  # along an arc
         self.amplitude, self.fine = (power * there * 10 ** (streaks / 10)).sqrt(), (fine * there).sqrt()
         self.point_spread = PointSpread(self.shape, draw.log_uniform(0.3, 1.6), draw.log_uniform(0.5, 6.0))
-        self.uneven = draw.uniform(0, 1.3)  # few strong scatterers among many weak ones, as in tissue
+        self.uneven = draw.uniform(0, 1.8)  # few strong scatterers among many weak ones, as in tissue
 
     def _near_probe(self, level_db: tuple[float, float]) -> Tensor:
         """Strongest near the probe, fading out at some depth that differs a little from beam to beam."""

@@ -40,7 +40,7 @@ class Scanner:
         self.sharpness = draw.chance(0.3) * draw.uniform(0, 0.8)
         self.reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)
         self.s_curve = draw.chance(0.4) * draw.uniform(0, 1)
-        self.gamma = torch.exp(draw.uniform(-0.25, 1.1))
+        self.gamma = torch.exp(draw.uniform(-0.25, 1.3))
 
     def develop(self, looks: Tensor) -> Tensor:
         """Frames as they are seen.

@@ -67,7 +67,7 @@ class TissueScene:
         around = torch.where(draw.chance(0.5) > 0, draw.uniform(-34, -6), draw.uniform(-12, 4))
         varied = 1 - draw.chance(0.35) * draw.uniform(0.5, 1)  # a third of the scenes is more or less even
         self.around_db = self.wall_db + around + varied * draw.uniform(1, 9) * draw.smooth(n_depth, n_angle, 4, 4)
-        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-25, 10))
+        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-35, 0))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
         patchy = draw.uniform(2, 10) * draw.smooth(n_depth, n_angle, 12, 10)
@@ -115,7 +115,7 @@ class TissueScene:
         axial_px, lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 1.8)
         defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
         self.point_spread = PointSpread(self.shape, axial_px, lateral_px, defocus)
-        self.noise_db = floor + draw.uniform(-25, 6) + draw.uniform(0, 12) * self.r
+        self.noise_db = floor + draw.uniform(-35, -5) + draw.uniform(0, 9) * self.r
         # Few strong scatterers among many weak ones: brighter grains than a Rayleigh envelope has.
         normal = torch.randn(draw.batch, n_depth, n_angle, generator=draw.generator, device=draw.device)
         uneven = draw.uniform(0, 1.3) * normal
