@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from usdehaze.budget import spending
 from usdehaze.cine import Cartesian, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import find_sector, frames_used
 from usdehaze.io.detect import sha256_of
-from usdehaze.io.limits import check_frame
+from usdehaze.io.limits import check_frames
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan, check_image
 from usdehaze.io.stored_cine import StoredCine
@@ -105,9 +106,9 @@ class StoredScan(Scan):
         """The frames, in a file that this very process has opened: handles do not survive a fork."""
         if self._stored is None or self._opened_by != os.getpid():
             self._opened_by = os.getpid()
-            with self._errors():
+            with spending(self.path), self._errors():
                 self._stored = self._open()
-                check_frame(self._stored.shape[1:], self.path)
+                check_frames(self._stored.shape, self.path)
         return self._stored
 
     def __getstate__(self) -> dict[str, Any]:
