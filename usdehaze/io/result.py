@@ -16,6 +16,7 @@ from usdehaze.io.hdf5.geometry_group import write_geometry
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, RESULT_FORMAT
 from usdehaze.io.limits import check_memory
 from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
+from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
 from usdehaze.provenance import attributes_of, plain, settings_in, source_in
@@ -41,7 +42,7 @@ class ResultWriter(Sink):
         if self._output is None:
             self._output = Hdf5Output(self.part.path)
             file = self._output.file
-            file.attrs.update(file_attributes(result))
+            file.attrs.update({**file_attributes(result), ATTRIBUTE: run_id(self.scan, result)})
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
                 create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
@@ -80,6 +81,7 @@ class OpenResult:
     Attributes:
         path: the file.
         cine, tissue, haze, std, settings, interval, usdehaze_version, created: see `Result`.
+        run: that made the file, see `usdehaze.io.runs`; "" where it does not say.
     """
 
     path: str | os.PathLike[str]
@@ -90,6 +92,7 @@ class OpenResult:
     settings: dict[str, Any]
     usdehaze_version: str
     created: str | None
+    run: str
     interval: None = None
 
     @property
@@ -145,6 +148,7 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
             settings_in(told),
             str(told.get("usdehaze_version", "unknown")),
             told.get("created"),
+            str(told.get(ATTRIBUTE, "")),
         )
 
 

@@ -71,7 +71,7 @@ def _network(described: dict[str, Any], path: Path) -> nn.Module:
     if (sum(blocks) if isinstance(blocks, list) else blocks) > MAX_BLOCKS:
         raise ValueError("a network of too many blocks")
     with safe_open(str(path), "pt") as file:
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
     with torch.device("meta"):  # without memory for the weights
         wanted = {name: tuple(value.shape) for name, value in make(**described).state_dict().items()}
     if shapes != wanted:

@@ -133,7 +133,9 @@ def attribute_value(node: h5py.Group | h5py.Dataset, name: str) -> Any:
     kind = stored.get_type()
     if max(stored.get_storage_size(), count) > MAX_ATTRIBUTE_BYTES:
         return None
-    plain = isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID | h5py.h5t.TypeStringID | h5py.h5t.TypeEnumID)
+    plain = isinstance(
+        kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID | h5py.h5t.TypeStringID | h5py.h5t.TypeEnumID
+    )
     varying = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
     return node.attrs[name] if plain and not (varying and count > 1) else None
 

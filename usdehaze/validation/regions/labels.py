@@ -102,6 +102,7 @@ def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int],
     Raises:
         InputError: not readable, no such dataset, none that fits, or several.
     """
+
     def fits(size: tuple[int, ...]) -> bool:
         n = size[0] if len(size) == 3 else 1
         return size[-2:] == shape[1:] and (n in (1, shape[0]) or n >= first_frame + shape[0])
