@@ -55,7 +55,7 @@ class Dehazer:
 
 module = sys.modules["usdehaze.dehazing.dehazer"] = ModuleType("usdehaze.dehazing.dehazer")
 module.Dehazer = SimpleNamespace(from_pretrained=Dehazer)
-usdehaze.cli.process._Worker._chunk = lambda *_: 2
+sys.modules["usdehaze.cli.process"]._Worker._chunk = lambda *_: 2
 
 
 class Runs:
