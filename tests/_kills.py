@@ -25,11 +25,6 @@ import numpy as np
 from _dicom import write_dicom
 from _scans import fan_frames
 
-import usdehaze.cli.process
-import usdehaze.io.dicom
-import usdehaze.io.zea
-import usdehaze.preview
-import usdehaze.review
 from usdehaze.__main__ import main
 from usdehaze.io import read_result
 from usdehaze.io.runs import run_of

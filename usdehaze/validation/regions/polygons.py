@@ -109,7 +109,8 @@ def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int
     if frames is None:
         return frozenset(range(n_frames))
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
-        raise InputError(path, f"{label} has frames {json.dumps(frames)[:80]}", "a list of frame indices such as [0, 1]")
+        found = f"{label} has frames {json.dumps(frames)[:80]}"
+        raise InputError(path, found, "a list of frame indices such as [0, 1]")
     for t in frames:
         if not 0 <= t - first_frame < n_frames:
             expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
