@@ -177,7 +177,8 @@ def hdf5_files() -> Iterator[Hostile]:
         def uff(file: h5py.File, name: str = name) -> None:
             file["b/data"] = np.ones((64 * 64, 2), np.float32)
             file["b"].attrs["class"] = "uff.beamformed_data"
-            file["b/scan/depth_axis"] = file["b/scan/z_axis" if name != "z_axis" else "b"] = np.arange(64.0)
+            for other in {"depth_axis", "x_axis", "z_axis"} - {name}:
+                file[f"b/scan/{other}"] = np.arange(64.0)
             zeros(f"b/scan/{name}", (2**25,), (2**22,), "f8")(file)
 
         yield ("scan", f"UFF with a huge {name}", hdf5(uff))
