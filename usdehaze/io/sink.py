@@ -144,8 +144,10 @@ class SinkSet:
         parts = [*(sink.part for sink in self.sinks), *self._more]
         self.scan.check_unchanged()
         together.prepare(parts)
-        self._claimed, self._more = [], []  # they stay, whatever happens now: the set is finished here or later
+        if len(parts) > 1:
+            self._claimed, self._more = [], []  # they stay, whatever happens now: the set is finished here or later
         together.commit(parts)
+        self._claimed = []
 
     def __enter__(self) -> SinkSet:
         try:
