@@ -1,13 +1,14 @@
 """Regions, cards and configurations of any content: used, or refused in one line."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
+from _tiny_priors import write_tiny_priors
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_priors import tiny
 
 from usdehaze.cli import main
 from usdehaze.errors import InputError
@@ -67,8 +68,7 @@ CARD = st.dictionaries(st.sampled_from(["format", "kind", "sha256", "name", "net
 @pytest.fixture(scope="module")
 def prior(tmp_path_factory):
     """Path and card of a small prior."""
-    path = tmp_path_factory.mktemp("prior") / "p.safetensors"
-    tiny().save(path)
+    path = Path(write_tiny_priors(tmp_path_factory.mktemp("prior"))["tissue_prior"])
     return path, json.loads(path.with_suffix(".json").read_text())
 
 
