@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from usdehaze.budget import read_text
 from usdehaze.choices import NETWORK_KINDS, NetworkKind
 from usdehaze.errors import InputError
 from usdehaze.priors.ncsnv2 import NCSNv2
@@ -18,6 +21,8 @@ from usdehaze.priors.unet import FastUNet
 
 NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet, "NCSNv2": NCSNv2}
 WEIGHTS = Path(__file__).parent / "weights"
+MAX_CARD_BYTES = 2**20
+MAX_WIDTH, MAX_SIZES = 4096, 32  # of the numbers that describe a network, and how many there may be
 FORMAT = "usdehaze-prior"
 
 
@@ -53,6 +58,40 @@ def _rounded(weights: Tensor) -> Tensor:
     return ((bits + 1) & ~1).view(torch.float16)
 
 
+def _network(described: dict[str, Any], path: Path) -> nn.Module:
+    """The network that a card describes, once it is known to be no larger than the weights in ``path``.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is, or there is no such network.
+    """
+    make = NETWORKS[described.pop("kind")]
+    sizes = [n for value in described.values() for n in (value if isinstance(value, list) else [value])]
+    if not all(type(n) is int and 0 < n <= MAX_WIDTH for n in sizes) or len(sizes) > MAX_SIZES:
+        raise ValueError("a network of other sizes than are made here")
+    with safe_open(str(path), "pt") as file:
+        stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())
+    if _least_weights(described) > stored:
+        raise ValueError("a network of more weights than there are")
+    return make(**described)
+
+
+def _least_weights(described: dict[str, Any]) -> int:
+    """Weights that a network of these sizes has at least: those of its 3 x 3 convolutions, two a block."""
+    channels, blocks = described.get("channels", []), described.get("blocks", 1)
+    each = blocks if isinstance(blocks, list) else [blocks] * len(channels)
+    least = sum(2 * 9 * n * c**2 for n, c in zip(each, channels, strict=True))
+    frames = described.get("inputs", 1) + described.get("outputs", 1)
+    return least + 9 * frames * described.get("patch", 1) ** 2 * min(channels)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str, Any], str]:
     """Reads a network, its card and its hash.
 
@@ -70,15 +109,15 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
         shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
         raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
     try:
-        card = json.loads(path.with_suffix(".json").read_text())
+        card = json.loads(read_text(path.with_suffix(".json"), MAX_CARD_BYTES))
         described = dict(card.pop("network"))
-        network = NETWORKS[described.pop("kind")](**described)
         wrong = card.pop("format") != FORMAT or card["kind"] not in NETWORK_KINDS
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = _digest(path)
         if wrong or card.pop("sha256") != digest:
             raise ValueError("card and weights do not belong together")
+        network = _network(described, path)
         network.load_state_dict({k: v.float() for k, v in load_file(str(path)).items()})
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         raise InputError(
             path.name, f"not a usable {what} ({type(error).__name__})", "weights with their .json card"
         ) from error

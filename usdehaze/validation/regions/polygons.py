@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from usdehaze.budget import read_text, spend
 from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.validation.regions.model import ROLES, Region
@@ -22,12 +23,14 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
         InputError: one line that says what is wrong with which region.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = json.loads(read_text(path))
     except UnicodeDecodeError as error:
         raise InputError(path, "neither JSON, PNG, HDF5, NIfTI nor DICOM", "a file of regions") from error
     except json.JSONDecodeError as error:
         found = f"not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})"
         raise InputError(path, found, '{"regions": [...]}') from error
+    except (RecursionError, ValueError) as error:  # lists in lists in lists; numbers of thousands of digits
+        raise InputError(path, "JSON that holds no regions", '{"regions": [...]}') from error
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
@@ -59,6 +62,7 @@ def points_inside(polygon: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarr
     x, y = x[near], y[near]
     odd = np.zeros(x.shape, dtype=bool)
     for (x0, y0), (x1, y1) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        spend("")
         if y0 != y1:
             level = (y >= min(y0, y1)) & (y < max(y0, y1))
             odd ^= level & (x >= x0 + (y - y0) * (x1 - x0) / (y1 - y0))  # toggles everything right of the edge
@@ -80,15 +84,16 @@ def _region(
     if not isinstance(entry, dict):
         raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
     name = str(entry.get("name", index))
-    label = f'region "{name}"'
+    label = f'region "{name[:80]}"'
     role = entry.get("role")
     if role not in ROLES:
-        raise InputError(path, f"{label} has the role {json.dumps(role)}", '"tissue" or "haze"')
+        raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue" or "haze"')
+    spend(path, memory=shape[1] * shape[2], objects=1)
     frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
     polygon = _corners(path, label, entry.get("polygon"))
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
-        raise InputError(path, f"{label} has units {json.dumps(units)}", '"px" (the default), "mm" or "m"')
+        raise InputError(path, f"{label} has units {json.dumps(units)[:80]}", '"px" (the default), "mm" or "m"')
     metres = UNITS[units]
     if metres is None:
         mask = _pixel_mask(path, label, polygon, shape[1:])
@@ -104,7 +109,8 @@ def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int
     if frames is None:
         return frozenset(range(n_frames))
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
-        raise InputError(path, f"{label} has frames {json.dumps(frames)}", "a list of frame indices such as [0, 1]")
+        found = f"{label} has frames {json.dumps(frames)[:80]}"
+        raise InputError(path, found, "a list of frame indices such as [0, 1]")
     for t in frames:
         if not 0 <= t - first_frame < n_frames:
             expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
