@@ -13,6 +13,7 @@ import numpy as np
 from usdehaze.cine import Cartesian, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import find_fan, frames_used
+from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.gaps import gaps_outside, note_on_gaps
 from usdehaze.io.limits import check_frame
@@ -23,6 +24,7 @@ from usdehaze.io.units import find_decibel_scale
 from usdehaze.notes import Guess, refuse_guesses
 
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
+ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
 SECTOR_BYTES = 2**28  # that these frames may fill
 
 
@@ -101,9 +103,9 @@ class StoredScan(Scan):
         if not self.reading.rectangle:
             frames_db = np.stack([self._scale.to_db(np.where(np.isfinite(v), v, self._scale.floor)) for v in values])
             fit = find_fan(frames_db, -self.dynamic_range_db, row_m / column_m)
-            if order and not (fit and fit.certain):
+            if order and not (fit and fit.certain) and turned_symmetry(frames_db, -self.dynamic_range_db) > ON_ITS_SIDE:
                 lying = find_fan(frames_db.swapaxes(1, 2), -self.dynamic_range_db, column_m / row_m)
-                if lying is not None and (fit is None or lying.score > fit.score):
+                if lying is not None:
                     fit, self._lies_on_its_side = lying, True
                     self._stored = stored = turned(stored)
                     spacing_m = stored.spacing_m
