@@ -65,6 +65,8 @@ class StoredScan(Scan):
                 self.geometry, notes = self._find_geometry(stored)
                 self.shape = self._opened().shape[1:]
             notes = self._scale.assumptions + notes
+            if stored.frame_times_s is None and stored.shape[0] > 1:
+                notes += ("No frame times in the file.",)
             if reading.strict:
                 refuse_guesses(notes, path)
         except BaseException:
