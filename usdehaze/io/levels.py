@@ -47,6 +47,8 @@ def grey_levels(dtype: np.dtype, survey: Survey, said: bool = False) -> Levels:
         return Levels(0.0, 255.0)
     black = _black(survey)
     white, usual = _white(dtype, survey, black)
+    if not white > black:  # of nothing but the background
+        return Levels(black, black + 1)
     notes: tuple[str, ...] = ()
     if not (said and usual):
         notes = (Guess(f"Full scale (0 dB) taken as {white:g}.", BY_LEVELS),)

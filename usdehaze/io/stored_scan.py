@@ -12,7 +12,7 @@ import numpy as np
 
 from usdehaze.cine import Cartesian, Geometry, Source
 from usdehaze.errors import InputError
-from usdehaze.geometry.sector import find_fan, frames_used
+from usdehaze.geometry.sector import Fit, find_fan, frames_used
 from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.gaps import gaps_outside, note_on_gaps
@@ -99,23 +99,15 @@ class StoredScan(Scan):
         notes = note_on_gaps(values)
         if stored.geometry is not None:
             return stored.geometry, notes
+        fit = None if self.reading.rectangle else self._find_fan(stored, values)
         order = stored.guessed_axes
-        spacing_m, (row_m, column_m) = stored.spacing_m, stored.spacing_m or (1.0, 1.0)
-        fit = None
-        if not self.reading.rectangle:
-            frames_db = np.stack([self._scale.to_db(np.where(np.isfinite(v), v, self._scale.floor)) for v in values])
-            fit = find_fan(frames_db, -self.dynamic_range_db, row_m / column_m)
-            if order and not (fit and fit.certain) and turned_symmetry(frames_db, -self.dynamic_range_db) > ON_ITS_SIDE:
-                lying = find_fan(frames_db.swapaxes(1, 2), -self.dynamic_range_db, column_m / row_m)
-                if lying is not None:
-                    fit, self._lies_on_its_side = lying, True
-                    self._stored = stored = turned(stored)
-                    spacing_m = stored.spacing_m
         if self._lies_on_its_side:
+            self._stored = stored = turned(stored)
             order = order.translate(str.maketrans("HW", "WH"))
             notes += (Guess(f"The fan lies on its side in the file: axes taken as {order}.", "--axes"),)
         elif order not in ("", "HW", "THW"):
             notes += (Guess(f"Axes taken as {order}{stored.axes_because}.", "--axes"),)
+        spacing_m = stored.spacing_m
         known = "No geometry in the file" if spacing_m is None else "The file gives the pixel grid alone"
         if fit is None:
             if not self.reading.rectangle:
@@ -125,6 +117,18 @@ class StoredScan(Scan):
         square = ", pixels taken as square" if spacing_m is None else ""
         notes += (f"{known}: the sector was found in the image{square}.",)
         return Cartesian(spacing_m, stored.origin_m, fit.sector, "sector finder"), notes
+
+    def _find_fan(self, stored: StoredCine, values: list[np.ndarray]) -> Fit | None:
+        """The fan in some frames, and in ``_lies_on_its_side`` whether rows and columns are the other way round."""
+        row_m, column_m = stored.spacing_m or (1.0, 1.0)
+        floor_db = -self.dynamic_range_db
+        frames_db = np.stack([self._scale.to_db(np.where(np.isfinite(v), v, self._scale.floor)) for v in values])
+        fit = find_fan(frames_db, floor_db, row_m / column_m)
+        if not stored.guessed_axes or (fit and fit.certain) or turned_symmetry(frames_db, floor_db) < ON_ITS_SIDE:
+            return fit
+        lying = find_fan(frames_db.swapaxes(1, 2), floor_db, column_m / row_m)
+        self._lies_on_its_side = lying is not None
+        return lying or fit
 
     def _opened(self) -> StoredCine:
         """The frames, in a file that this very process has opened: handles do not survive a fork."""

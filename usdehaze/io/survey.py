@@ -12,6 +12,7 @@ from usdehaze.io.stored_cine import StoredCine
 
 BLOCK = 8  # px, side of the blocks that speckle is judged in
 FRAMES = 4  # spread over the dataset, whose speckle and levels are looked at
+SAMPLE_PIXELS = 2**22  # of a frame at most
 LEVELS = 1024  # of the histogram that the background is sought in
 MIN_BACKGROUND = 0.05  # share of the pixels
 MIN_BLOCKS = 16
@@ -103,7 +104,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         if index == n_frames // 2 and stored.dtype.kind == "f":
             variation = speckle_variation(frame)
         if index in chosen and stored.dtype.kind != "c":
-            samples.append(frame.astype(np.float64))
+            samples.append(_cut(frame).astype(np.float64))
     if count == 0:
         raise InputError(path, f"dataset {stored.dataset!r} holds no finite value")
     floor_share = at_floor / count
@@ -124,6 +125,14 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         _oscillates(samples),
         stored.dtype == np.int8 and _wraps(samples),
     )
+
+
+def _cut(frame: np.ndarray) -> np.ndarray:
+    """The middle rows of a frame that is very large."""
+    height, width = frame.shape
+    most = max(8 * BLOCK, SAMPLE_PIXELS // width)
+    first = max(0, (height - most) // 2)
+    return frame[first : first + most]
 
 
 def speckle_variation(frame: np.ndarray) -> float:
