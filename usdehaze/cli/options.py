@@ -41,6 +41,23 @@ class FrameRange(click.ParamType):
         return slice(start, stop)
 
 
+class LevelRange(click.ParamType):
+    """``BLACK:WHITE``: two numbers, the first below the second."""
+
+    name = "black:white"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            black, white = map(float, str(value).split(":"))
+        except ValueError:
+            black = white = math.nan
+        if not -math.inf < black < white < math.inf:  # also for NaN
+            self.fail(f"{value!r} is not black and white such as 0:255", param, ctx)
+        return black, white
+
+
 class Number(click.ParamType):
     """A finite number within ``[low, high]``."""
 
@@ -148,7 +165,7 @@ def region_options(command: _Command) -> _Command:
 
 
 def reading_options(command: _Command) -> _Command:
-    """Adds the options that say what a file does not: ``--dataset``, ``--axes``, ``--units``, ``--dynamic-range``."""
+    """Adds the options that say what a file does not, ``--units`` and the like."""
     options = (
         click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be frames."),
         click.option("--axes", metavar="AXES", help="Its axes in stored order, e.g. THW, HWT, THWC; else guessed."),
@@ -156,6 +173,9 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB."
         ),
+        click.option("--levels", type=LevelRange(), metavar="BLACK:WHITE", help="Its values at the floor and at 0 dB."),
+        click.option("--rectangle", is_flag=True, help="Seek no fan: the frames are a rectangle."),
+        click.option("--strict", is_flag=True, help="Refuse a scan where anything has to be guessed."),
     )
     for option in reversed(options):
         command = option(command)

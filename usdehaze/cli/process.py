@@ -26,6 +26,7 @@ from usdehaze.cli.options import (
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 from usdehaze.errors import UsdehazeError
+from usdehaze.notes import in_full
 
 if TYPE_CHECKING:
     from usdehaze.dehazing.dehazer import Dehazer
@@ -150,6 +151,8 @@ class _Worker:
             except Exception as error:
                 self.console.report(error, job.scan)
                 return False
+            for note in scan.source.assumptions:
+                self.console.note(f"{job.scan}: {in_full(note)}")
         self.console.say(f"{job.scan} -> {made}")
         self._tell_of_others(job)
         return True

@@ -24,6 +24,7 @@ _NO_IMAGES = {
     *("label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"),
     *("coordinates", "coords", "grid", "positions"),
 }
+_TELLING = _NO_IMAGES | channel.NAMES
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
 
 
@@ -58,9 +59,9 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     cine = _read(file, path, images[0], reading.axes)
     passed_over = [name for name in candidates if name != images[0]]
     if passed_over:
-        note = (
-            f"Passed over {', '.join(passed_over[:8])}: named like a label map, a grid or channel data, not an image."
-        )
+        # the words alone that told: other parts of a name may say who the patient is
+        told = sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING})
+        note = f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image."
         cine = replace(cine, assumptions=(note, *cine.assumptions))
     return cine
 
