@@ -153,6 +153,7 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB."
         ),
+        click.option("--force", is_flag=True, help="Go on with a screen that shows no grey-scale B-mode."),
         click.option("--strict", is_flag=True, help="Refuse a scan where anything has to be guessed."),
     )
     for option in reversed(options):

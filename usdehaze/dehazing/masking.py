@@ -7,8 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from usdehaze.geometry import image_mask
+
 if TYPE_CHECKING:
+    from usdehaze.cine import Cine
     from usdehaze.result import Result
+
+
+def joined(cine: Cine, parts: list[Result]) -> Result:
+    """Results on each image of a screen as one: every pixel is of the first image that it lies in."""
+    whole = parts[0]
+    shape = cine.frames.shape[1:]
+    taken = image_mask(whole.cine.geometry, (shape[0], shape[1]))
+    for part in parts[1:]:
+        mask = image_mask(part.cine.geometry, (shape[0], shape[1])) & ~taken
+        taken |= mask
+        pairs = {name: (getattr(part, name), getattr(whole, name)) for name in ("tissue", "haze", "std", "interval")}
+        whole = replace(whole, **{name: None if b is None else np.where(mask, a, b) for name, (a, b) in pairs.items()})
+    return replace(whole, cine=cine)
 
 
 def keep_what_is_no_tissue(result: Result) -> Result:

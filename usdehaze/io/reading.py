@@ -22,6 +22,7 @@ class ReadingOptions(TypedDict, total=False):
     dynamic_range_db: float | None
     frames: slice | None
     strict: bool
+    force: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class Reading:
             `usdehaze.io.units` is wrong.
         dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
+        force: go on with a screen that shows no grey-scale B-mode.
         strict: refuse a scan of which anything has to be guessed (`usdehaze.notes.Guess`).
 
     Raises:
@@ -49,6 +51,7 @@ class Reading:
     dynamic_range_db: float | None = None
     frames: slice | None = None
     strict: bool = False
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.units is not None and self.units not in UNITS:

@@ -109,7 +109,11 @@ class DicomWriter(Sink):
                 yield after
                 continue
             step = after.astype(np.int16) - before
-            yield np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
+            rgb = np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
+            for mask, tint in self.source.tints:
+                lowered = mask & (step != 0)
+                rgb[lowered] = tint.recoloured(picture.rgb[lowered], before[lowered], after[lowered])
+            yield rgb
 
     def _haze(self, result: Result) -> Iterator[np.ndarray]:
         for row, haze_db in enumerate(result.haze):
