@@ -175,3 +175,15 @@ def image_mask(geometry: Geometry, shape: tuple[int, int]) -> np.ndarray:
         return np.ones(shape, bool)
     masks = [sector_mask(sector, shape) for sector in (geometry.sector, *geometry.others)]
     return np.asarray(np.logical_or.reduce(masks))
+
+
+def blank_screen(frames: np.ndarray, geometry: Geometry, black: float) -> np.ndarray:
+    """Frames whose screen around the images is black: names are written there.
+
+    Args:
+        frames: ``(..., H, W)``.
+        geometry: of the frames.
+        black: their value for black.
+    """
+    mask = image_mask(geometry, (frames.shape[-2], frames.shape[-1]))
+    return frames if mask.all() else np.where(mask, frames, np.asarray(black, frames.dtype))
