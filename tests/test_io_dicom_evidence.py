@@ -53,9 +53,7 @@ def test_three_bytes_a_pixel_are_not_subsampled_whatever_the_label_says(tmp_path
     levels = fan_frames(n_frames, 64, 64)[..., :columns]
     kind = US if n_frames == 1 else US_MULTIFRAME
     shape, more = (n_frames, 64, columns, 3), {"NumberOfFrames": said} if n_frames > 1 else {}
-    path = labelled(
-        tmp_path / "a.dcm", shape, "YBR_FULL_422", grey_ybr(levels).tobytes(), SOPClassUID=kind, **more
-    )
+    path = labelled(tmp_path / "a.dcm", shape, "YBR_FULL_422", grey_ybr(levels).tobytes(), SOPClassUID=kind, **more)
     cine, notes = read(path)
     assert_grey(cine, levels)
     assert "the length of the pixel data is that of YBR_FULL with 3 samples a pixel" in notes

@@ -65,7 +65,9 @@ def test_contrast_is_left_alone(tmp_path, agent):
     if agent is None:
         with open_dicom(write_dicom(tmp_path / "a.dcm", frames, ContrastBolusAgent="NONE")):
             return
-    refused(write_dicom(tmp_path / "a.dcm", frames, ContrastBolusAgent=agent, regions=[region(0, 0, 159, 159)]), "contrast")
+    refused(
+        write_dicom(tmp_path / "a.dcm", frames, ContrastBolusAgent=agent, regions=[region(0, 0, 159, 159)]), "contrast"
+    )
 
 
 def test_the_command_says_so_in_one_line(tmp_path):

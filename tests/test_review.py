@@ -56,7 +56,7 @@ def frames_of(page):
 
 def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi):
     result = make_result(tmp_path / "a.dehazed.h5")
-    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi, with_screen=True)
     assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "regions"]
     seen, removed, haze, std, regions = frames_of(page).transpose(1, 0, 2, 3)
     assert np.array_equal(seen, db_to_grey(result.cine.frames, 60))

@@ -73,7 +73,9 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 )
 @click.option("--preview", type=click.Choice(PREVIEW_KINDS), help="Also draw input, tissue and haze.")
 @click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html.")
-@click.option("--with-screen", is_flag=True, help="Preview and review: show the screen around the images, names and all.")
+@click.option(
+    "--with-screen", is_flag=True, help="Preview and review: show the screen around the images, names and all."
+)
 @click.option("--mark", is_flag=True, help='DICOM results: write "haze removed" into the picture.')
 @click.option(
     "--config",

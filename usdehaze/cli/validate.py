@@ -34,7 +34,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
 @click.option("--report", type=_PATH, metavar="DIR", help="Write JSON, CSV, panels and a PDF to DIR.")
-@click.option("--with-screen", is_flag=True, help="--report: show the screen around the images, where names may be written.")
+@click.option(
+    "--with-screen", is_flag=True, help="--report: show the screen around the images, where names may be written."
+)
 @common_options
 @click.pass_context
 def validate(

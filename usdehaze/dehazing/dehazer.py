@@ -196,6 +196,7 @@ class Dehazer:
                 progress(block.stop, n_frames)
         settings = {
             **self.settings.told(),
+            **({"own_settings": own} if (own := self.settings.own()) else {}),
             **self.chain.networks(),
             "evaluations": round(self.settings.samples * sum(passes) / len(passes)),
             "device": str(self.device),

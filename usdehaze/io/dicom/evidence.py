@@ -75,7 +75,9 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
         missing = "is missing" if said is None else f"says {said}"
         notes.append(f"Number of Frames {missing}: the pixel data hold {n_frames} frames.")
     if best != declared:
-        notes.append(f"{_words(declared)} in the attributes, but the length of the pixel data is that of {_words(best)}.")
+        notes.append(
+            f"{_words(declared)} in the attributes, but the length of the pixel data is that of {_words(best)}."
+        )
     return Layout(best, n_frames, tuple(notes))
 
 

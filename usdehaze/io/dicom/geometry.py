@@ -32,7 +32,9 @@ class Place:
     colour_flow: bool = False
 
 
-def find_place(attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, force: bool = False) -> Place | None:
+def find_place(
+    attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, force: bool = False
+) -> Place | None:
     """The regions in the file, and the fans that the sector finder sees in them, or on a screen without regions.
 
     A region without a fan in it, as of a linear array, is given as a very narrow fan that fills the rectangle.
@@ -114,7 +116,7 @@ def _cartesian(region: Region, sectors: list[Sector], found_by: str) -> Cartesia
 
 
 def _free_of(traces: list[Region], region: Region, shape: tuple[int, int]) -> np.ndarray:
-    """``(H, W)`` bool: pixels of a region of B-mode that no trace lies over; one that holds the region lies under it."""
+    """``(H, W)`` bool: pixels of a region that no trace lies over; a trace that holds all of it lies under it."""
     mask = region.mask(shape)
     for trace in traces:
         if region.share_in(trace) < 1:
