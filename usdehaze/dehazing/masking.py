@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 def joined(cine: Cine, parts: list[Result]) -> Result:
     """Results on each image of a screen as one: every pixel is of the first image that it lies in."""
     whole = parts[0]
-    shape = cine.frames.shape[1:]
-    taken = image_mask(whole.cine.geometry, (shape[0], shape[1]))
+    height, width = cine.frames.shape[1:]
+    taken = image_mask(whole.cine.geometry, (height, width))
     for part in parts[1:]:
-        mask = image_mask(part.cine.geometry, (shape[0], shape[1])) & ~taken
+        mask = image_mask(part.cine.geometry, (height, width)) & ~taken
         taken |= mask
-        pairs = {name: (getattr(part, name), getattr(whole, name)) for name in ("tissue", "haze", "std", "interval")}
-        whole = replace(whole, **{name: None if b is None else np.where(mask, a, b) for name, (a, b) in pairs.items()})
+        std, interval = whole.std, whole.interval
+        whole = replace(
+            whole,
+            tissue=np.where(mask, part.tissue, whole.tissue),
+            haze=np.where(mask, part.haze, whole.haze),
+            std=None if std is None or part.std is None else np.where(mask, part.std, std),
+            interval=None if interval is None or part.interval is None else np.where(mask, part.interval, interval),
+        )
     return replace(whole, cine=cine)
 
 

@@ -24,20 +24,24 @@ FAR = 1e8  # columns; a rectangle is a fan whose apex is so far away that its ar
 Box = tuple[int, int, int, int]  # first row and column, last row and column
 
 
-def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> list[Sector]:
+def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0, cluttered: bool = False) -> list[Sector]:
     """All fans on a screen, largest first; see `usdehaze.geometry.find_sector` for one.
 
     Args:
         frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``.
         floor_db: the value of black, negative dB.
         aspect: row pitch over column pitch.
+        cluttered: there is more than images in the frames: a single fan is sought in parts of them as well.
     """
     first = find_sector(frames_db, floor_db, aspect)
     if first is not None:
         rest = frames_db.copy()
         rest[:, ndimage.binary_dilation(sector_mask(first, rest.shape[1:]), iterations=5)] = floor_db
         return [first, *_in_areas(rest, floor_db, aspect)]
-    return _in_areas(frames_db, floor_db, aspect) or _in_halves(frames_db, floor_db, aspect)
+    found = _in_areas(frames_db, floor_db, aspect)
+    if len(found) < 2:
+        found = _in_halves(frames_db, floor_db, aspect) or (found if cluttered else [])
+    return found
 
 
 def _in_areas(frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Sector]:

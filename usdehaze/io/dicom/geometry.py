@@ -88,7 +88,7 @@ def find_place(
 def _without_regions(attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, force: bool) -> Place | None:
     spacing_m = pixel_spacing_m(attributes)
     aspect = pixel_aspect(attributes) if spacing_m is None else spacing_m[0] / spacing_m[1]
-    if sectors := find_sectors(frames_db, -dynamic_range_db, aspect):
+    if sectors := find_sectors(frames_db, -dynamic_range_db, aspect, cluttered=True):
         note = f"No ultrasound region in the file: {_the_sectors(len(sectors)).lower()} found in the whole image."
         return Place(Cartesian(spacing_m, (0.0, 0.0), sectors[0], "sector finder", (*sectors[1:],)), None, (note,))
     none = "No ultrasound region in the file and no sector found"

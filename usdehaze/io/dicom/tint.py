@@ -12,6 +12,7 @@ GREY_RATIO = 0.08  # of the largest of red, green and blue, that they differ by 
 MOST_GREY = 0.15  # of the pixels: in Doppler, the tissue around it is grey
 MOST_OFF = 0.4  # of the pixels, that are of another colour (Doppler over a tint)
 FEWEST = 16  # pixels that a level is judged by
+FEWEST_LEVELS = 16  # judged levels; a drawing in colour has fewer
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def find_tint(rgb: np.ndarray, luma: np.ndarray) -> Tint | None:
     if len(luma) < FEWEST or np.mean(_spread(rgb) < GREY_RATIO) > MOST_GREY:
         return None
     counts = np.bincount(luma, minlength=256)
-    known = np.flatnonzero(counts >= min(FEWEST, counts.max()))
+    known = np.flatnonzero(counts >= FEWEST)
+    if len(known) < FEWEST_LEVELS:
+        return None
     order = np.argsort(luma, kind="stable")
     ends = np.cumsum(counts)
     medians = np.array([np.median(rgb[order[ends[i] - counts[i] : ends[i]]], axis=0) for i in known])
