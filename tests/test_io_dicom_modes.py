@@ -59,6 +59,17 @@ def test_image_type_tells_the_mode_where_there_are_no_regions(tmp_path, mode):
         pass  # a region of B-mode goes before it
 
 
+def test_a_screen_with_m_mode_on_it_and_no_fan_is_left_alone(tmp_path):
+    """Image Type says that there are both, and nothing says which of the areas is B-mode."""
+    image = np.random.default_rng(0).integers(40, 255, (1, 120, 150), dtype=np.uint8)
+    frames = screen((20, 10, image), (40, 200, strip(140, 190)))
+    refused(write_dicom(tmp_path / "a.dcm", frames, ImageType=["ORIGINAL", "PRIMARY", "TTE", "0003"]), "no fan beside")
+    fan = screen((20, 10, fan_frames(1, **BIG)), (40, 200, strip(140, 190)))
+    with open_dicom(write_dicom(tmp_path / "b.dcm", fan, ImageType=["ORIGINAL", "PRIMARY", "TTE", "0003"])) as scan:
+        image_of = image_mask(scan.geometry, scan.shape)
+    assert image_of[40:150, 85:95].all() and not image_of[:, 200:].any()
+
+
 @pytest.mark.parametrize("agent", ["SonoVue", "Optison", None])
 def test_contrast_is_left_alone(tmp_path, agent):
     frames = fan_frames(2, **BIG)

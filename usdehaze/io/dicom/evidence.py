@@ -18,8 +18,10 @@ from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, PixelFormat
 from usdehaze.io.dicom.colour import GREY_SPREAD
 from usdehaze.io.dicom.header import Header
 from usdehaze.io.dicom.jpeg import j2k_size, parse_jpeg
+from usdehaze.notes import Guess
 
 NEUTRAL, NEUTRAL_SPREAD = 128, 10  # chroma of grey, of 255
+BY_FILE = "attributes that fit the pixel data"
 MUCH_SMOOTHER = 0.9  # rows of the true layout differ by less than this times those of another one
 
 
@@ -72,13 +74,17 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
     best, n_frames = _smoothest(found, header) if len(found) > 1 else found[0]
     notes = []
     if n_frames != said and n_frames > 1:
-        missing = "is missing" if said is None else f"says {said}"
-        notes.append(f"Number of Frames {missing}: the pixel data hold {n_frames} frames.")
+        notes.append(count_note(said, n_frames))
     if best != declared:
-        notes.append(
-            f"{_words(declared)} in the attributes, but the length of the pixel data is that of {_words(best)}."
-        )
+        note = f"{_words(declared)} in the attributes, but the length of the pixel data is that of {_words(best)}."
+        notes.append(Guess(note, BY_FILE))
     return Layout(best, n_frames, tuple(notes))
+
+
+def count_note(said: int | None, n_frames: int) -> Guess:
+    """That Number of Frames is missing or too small, and how many there are."""
+    missing = "is missing" if said is None else f"says {said}"
+    return Guess(f"Number of Frames {missing}: the pixel data hold {n_frames} frames.", BY_FILE)
 
 
 def _words(pixel_format: PixelFormat) -> str:

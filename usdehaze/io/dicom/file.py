@@ -12,12 +12,13 @@ from pydicom.uid import UID
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import Picture, is_colour, make_picture
-from usdehaze.io.dicom.evidence import Layout, native_layout, stream_layout, true_colours
+from usdehaze.io.dicom.evidence import BY_FILE, Layout, count_note, native_layout, stream_layout, true_colours
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 
 Decode = Callable[[int], tuple[np.ndarray, str]]  # index in the file -> samples and their Photometric Interpretation
 
@@ -97,8 +98,7 @@ class DicomFile:
         held, notes = frames_held(header, path), ()
         n_frames = max(said or 1, held)
         if n_frames > (said or 1):
-            missing = "is missing" if said is None else f"says {said}"
-            notes = (f"Number of Frames {missing}: the pixel data hold {n_frames} frames.",)
+            notes = (count_note(said, n_frames),)
         first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
         pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
         layout = Layout(pixel_format, n_frames, (*notes, *told))
@@ -115,7 +115,8 @@ class DicomFile:
         self._colours = true_colours(samples, label)
         if self._colours is not None:
             was, now = ("YBR", "RGB") if self._colours == "RGB" else ("RGB", "YBR")
-            self.notes += (f"The colours are labelled {was}, but read as {now} they make a grey picture.",)
+            note = f"The colours are labelled {was}, but read as {now} they make a grey picture."
+            self.notes += (Guess(note, BY_FILE),)
 
     def picture(self, index: int) -> Picture:
         """Frame ``index`` of the file, decoded.

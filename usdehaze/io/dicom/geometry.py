@@ -24,12 +24,14 @@ class Place:
         inside: ``(H, W)`` bool, pixels of the regions that the file gives; None where it gives none.
         notes: what had to be assumed, one sentence each.
         colour_flow: whether the regions are of colour flow.
+        has_fan: whether there is a fan in them.
     """
 
     geometry: Cartesian
     inside: np.ndarray | None
     notes: tuple[str, ...]
     colour_flow: bool = False
+    has_fan: bool = True
 
 
 def find_place(
@@ -82,7 +84,7 @@ def find_place(
     else:
         notes.append("No sector found within the ultrasound region that the file gives: it is taken as a rectangle.")
     geometry = _cartesian(first, found, "file" if n_fans == 0 else "sector finder")
-    return Place(geometry, inside, tuple(notes), regions.colour_flow and bool(regions.b_mode))
+    return Place(geometry, inside, tuple(notes), regions.colour_flow and bool(regions.b_mode), n_fans > 0)
 
 
 def _without_regions(attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, force: bool) -> Place | None:
@@ -99,12 +101,12 @@ def _without_regions(attributes: Dataset, frames_db: np.ndarray, dynamic_range_d
         return None
     if boxes == [whole]:
         note = f"{none}: the frames are taken as a rectangle."
-        return Place(Cartesian(spacing_m), None, (Guess(note, IN_FILE),))
+        return Place(Cartesian(spacing_m), None, (Guess(note, IN_FILE),), has_fan=False)
     largest, *others = (rectangle(box, aspect) for box in boxes)
     what = f"the {len(boxes)} largest areas of echoes are" if others else "the largest area of echoes is"
     note = f"{none}: {what} taken as B-mode, all else is left."
     geometry = Cartesian(spacing_m, (0.0, 0.0), largest, "sector finder", (*others,))
-    return Place(geometry, None, (Guess(note, IN_FILE),))
+    return Place(geometry, None, (Guess(note, IN_FILE),), has_fan=False)
 
 
 def _the_sectors(count: int) -> str:

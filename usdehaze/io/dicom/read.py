@@ -177,7 +177,7 @@ class DicomScan(StoredScan):
         said = other_mode(self.attributes)
         if said and (place.inside is None or said == CONTRAST):
             return said
-        if place.inside is None and place.geometry.found_by != "sector finder" and has_traces(self.attributes):
+        if place.inside is None and not place.has_fan and has_traces(self.attributes):
             return "no fan beside the M-mode or spectral Doppler that Image Type names"
         lit = [image & (picture.levels >= DARKEST) for picture in pictures if picture.rgb is not None]
         grey = [self._grey(picture) for picture in pictures if picture.rgb is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import ndimage
 
 TINT_SPREAD = 16  # of 255, that a pixel's red, green and blue may lie beside the map
 DARKEST, BRIGHT = 24, 48  # luma from which a colour can be told, and from which it must be one
@@ -12,6 +13,7 @@ GREY_RATIO = 0.08  # of the largest of red, green and blue, that they differ by 
 MOST_GREY = 0.15  # of the pixels: in Doppler, the tissue around it is grey
 MOST_OFF = 0.4  # of the pixels, that are of another colour (Doppler over a tint)
 FEWEST = 16  # pixels that a level is judged by
+SMOOTHED = 9  # levels
 FEWEST_LEVELS = 16  # judged levels; a drawing in colour has fewer
 
 
@@ -53,6 +55,7 @@ def find_tint(rgb: np.ndarray, luma: np.ndarray) -> Tint | None:
     order = np.argsort(luma, kind="stable")
     ends = np.cumsum(counts)
     medians = np.array([np.median(rgb[order[ends[i] - counts[i] : ends[i]]], axis=0) for i in known])
+    medians = ndimage.median_filter(medians, (SMOOTHED, 1), mode="nearest")  # a box of one colour has one luma
     bright = known >= BRIGHT
     if np.mean(_spread(medians[bright]) >= GREY_RATIO if bright.any() else [0]) < 1 - MOST_GREY:
         return None
