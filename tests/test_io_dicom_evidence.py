@@ -236,9 +236,10 @@ def test_gdcm_sees_the_same_levels(tmp_path, syntax):
     assert "attributes" not in notes
 
 
-def test_a_video_without_number_of_frames_is_counted(tmp_path):
+@pytest.mark.parametrize("said", [None, 1])
+def test_frames_of_a_video_are_counted_where_it_is_not_said_how_many(tmp_path, said):
     from test_io_dicom_codecs import video_file
 
     frames = np.repeat(fan_frames(5, 128, 128)[..., None], 3, axis=3)
-    cine, notes = read(video_file(tmp_path / "a.dcm", frames, NumberOfFrames=None))
-    assert len(cine.frames) == 5 and "the video holds 5 frames" in notes
+    cine, notes = read(video_file(tmp_path / "a.dcm", frames, NumberOfFrames=said))
+    assert len(cine.frames) == 5 and "the pixel data hold 5 frames" in notes

@@ -92,8 +92,8 @@ class DicomFile:
             return layout, _from_bytes(header, layout, header.transfer_syntax, path)
         if header.transfer_syntax in VIDEO_SYNTAXES:
             video = self._video = VideoFrames(header, said or 1, declared, path)
-            n_frames = said or video.count()
-            notes = () if said else (f"Number of Frames is missing: the video holds {n_frames} frames.",)
+            n_frames = said if said and said > 1 else video.count()
+            notes = () if n_frames == said else (count_note(said, n_frames),)
             return Layout(declared, n_frames, notes), lambda index: video.read(index)
         held, notes = frames_held(header, path), ()
         n_frames = max(said or 1, held)

@@ -77,6 +77,10 @@ def find_place(
         sectors = [moved(fan, region.top, region.left) for fan in find_sectors(part, -dynamic_range_db, aspect)]
         n_fans += len(sectors)
         found += sectors or [rectangle(region.box, aspect)]
+    if n_left := len(traces) + len(regions.beside):
+        notes.append(
+            f"Regions of M-mode, spectral Doppler or colour flow beside the B-mode: {n_left}, left as they are."
+        )
     if len(b_mode) > 1:
         notes.append(f"{len(b_mode)} B-mode regions in the file: each is dehazed by itself.")
     if n_fans == len(found):

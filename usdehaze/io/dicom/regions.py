@@ -66,11 +66,13 @@ class Regions:
         b_mode: two-dimensional ones of tissue, else of colour flow (B-mode with colours over it), largest first.
         colour_flow: whether they are of colour flow.
         traces: M-mode and spectral Doppler, whose horizontal axis is time.
+        beside: of colour flow, not within those of tissue.
     """
 
     b_mode: tuple[Region, ...]
     colour_flow: bool
     traces: tuple[Region, ...]
+    beside: tuple[Region, ...]
 
 
 def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
@@ -89,9 +91,9 @@ def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
                 kept.append(region)
         return kept
 
-    tissue = regions(SPATIAL_2D, TISSUE)
-    traces = (*regions(M_MODE), *regions(SPECTRAL))
-    return Regions(tuple(tissue or regions(SPATIAL_2D, COLOUR_FLOW)), not tissue, traces)
+    tissue, flow = regions(SPATIAL_2D, TISSUE), regions(SPATIAL_2D, COLOUR_FLOW)
+    beside = [region for region in flow if tissue and all(region.share_in(other) < NESTED for other in tissue)]
+    return Regions(tuple(tissue or flow), not tissue, (*regions(M_MODE), *regions(SPECTRAL)), tuple(beside))
 
 
 def _region(item: Dataset, shape: tuple[int, int]) -> Region | None:
