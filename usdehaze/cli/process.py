@@ -166,8 +166,6 @@ class _Worker:
             self.console.report(error, job.scan)
             return False
         with scan:
-            for note in scan.source.assumptions:
-                self.console.note(f"{job.scan}: {in_full(note)}")
             if self.dehazer is None:
                 self.dehazer = self._load()
             try:
@@ -175,6 +173,8 @@ class _Worker:
             except Exception as error:
                 self.console.report(error, job.scan)
                 return False
+            for note in scan.source.assumptions:
+                self.console.note(f"{job.scan}: {in_full(note)}")
         self.console.say(f"{job.scan} -> {made}")
         return True
 

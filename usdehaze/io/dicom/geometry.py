@@ -35,7 +35,11 @@ class Place:
 
 
 def find_place(
-    attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, force: bool = False
+    attributes: Dataset,
+    frames_db: np.ndarray,
+    dynamic_range_db: float,
+    force: bool = False,
+    seek: bool = True,
 ) -> Place | None:
     """The regions in the file, and the fans that the sector finder sees in them, or on a screen without regions.
 
@@ -46,6 +50,7 @@ def find_place(
         frames_db: ``(T, H, W)`` dB, some frames to look at.
         dynamic_range_db: of the frames.
         force: take regions of M-mode and spectral Doppler, or all of the screen, where there is no B-mode.
+        seek: False takes a screen without regions as a whole.
 
     Returns:
         None where nothing looks like B-mode.
@@ -54,6 +59,8 @@ def find_place(
     regions = find_regions(attributes, shape)
     b_mode = regions.b_mode or (regions.traces if force else ())
     if not b_mode:
+        if not seek and not regions.traces:
+            return Place(Cartesian(pixel_spacing_m(attributes)), None, (), has_fan=False)
         return None if regions.traces else _without_regions(attributes, frames_db, dynamic_range_db, force)
     traces = [trace for trace in regions.traces if trace not in b_mode]
     first = b_mode[0]

@@ -119,6 +119,7 @@ class DicomScan(StoredScan):
     def _find_geometry(self, stored: StoredCine) -> tuple[Geometry, tuple[str, ...]]:
         """From the file's regions and from frames all over the file, those that are damaged left out."""
         file = self._dicom
+        self.shape = stored.shape[1:]
         pictures: list[Picture] = []
         for index in sector_frames(stored.shape, FRAMES_USED):
             try:
@@ -128,7 +129,8 @@ class DicomScan(StoredScan):
         if not pictures:
             raise damage
         frames_db = np.stack([self._scale.to_db(file.levels_of(picture)) for picture in pictures])
-        place = find_place(self.attributes, frames_db, self.dynamic_range_db, self.reading.force)
+        how = {"force": self.reading.force, "seek": not self.reading.rectangle}
+        place = find_place(self.attributes, frames_db, self.dynamic_range_db, **how)
         if place is None:
             raise self._no_b_mode("no area that looks like it, or regions of M-mode or spectral Doppler alone")
         notes = place.notes
