@@ -220,7 +220,7 @@ def test_geometry_goes_along(tmp_path, geometry, expected):
 
 def test_part_of_the_frames_keeps_the_source_s_count(tmp_path):
     result = make_result(tmp_path / "a.dehazed.h5", first_frame=10)
-    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 3))
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 3), with_screen=True)
     about = data_of(page, "page")
     assert (about["n_frames"], about["first_frame"], about["frame_time_s"]) == (2, 11, pytest.approx(0.02))
     assert np.array_equal(frames_of(page)[:, 0], db_to_grey(result.cine.frames[1:3], 60))

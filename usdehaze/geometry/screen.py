@@ -31,9 +31,12 @@ def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0, cl
         frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``.
         floor_db: the value of black, negative dB.
         aspect: row pitch over column pitch.
-        cluttered: there is more than images in the frames: a single fan is sought in parts of them as well.
+        cluttered: there may be anything in the frames: beside a fan that explains most of them another one is sought,
+            and a single fan in parts of them.
     """
     first = find_sector(frames_db, floor_db, aspect)
+    if first is not None and not cluttered:
+        return [first]
     if first is not None:
         rest = frames_db.copy()
         rest[:, ndimage.binary_dilation(sector_mask(first, rest.shape[1:]), iterations=5)] = floor_db
