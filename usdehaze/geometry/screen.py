@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from scipy import ndimage
@@ -180,8 +181,12 @@ def image_mask(geometry: Geometry, shape: tuple[int, int]) -> np.ndarray:
     """``(H, W)`` bool: pixels of the images; all of them where the frame is taken as a whole."""
     if not isinstance(geometry, Cartesian) or geometry.sector is None:
         return np.ones(shape, bool)
-    masks = [sector_mask(sector, shape) for sector in (geometry.sector, *geometry.others)]
-    return np.asarray(np.logical_or.reduce(masks))
+    return _union((geometry.sector, *geometry.others), shape).copy()
+
+
+@lru_cache(maxsize=4)  # frame after frame of one cine
+def _union(sectors: tuple[Sector, ...], shape: tuple[int, int]) -> np.ndarray:
+    return np.asarray(np.logical_or.reduce([sector_mask(sector, shape) for sector in sectors]))
 
 
 def blank_screen(frames: np.ndarray, geometry: Geometry, black: float) -> np.ndarray:
