@@ -7,11 +7,12 @@ import pytest
 import torch
 from _tiny_priors import write_tiny_priors
 
-from usdehaze.cine import Cartesian, Cine, Source
+from usdehaze.cine import Cartesian, Cine, Sector, Source
 from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.diffusion.sde import PaperVE, sde_sigmas
 from usdehaze.errors import UsdehazeError
+from usdehaze.geometry import sector_mask
 from usdehaze.priors.ncsnv2 import NCSNv2
 from usdehaze.priors.prior import Prior
 from usdehaze.simulate import simulate_cine
@@ -293,3 +294,22 @@ def test_a_mirrored_frame_comes_out_mirrored_when_both_ways_are_sampled(cine, mo
         off = (made.split(y, seen, 60.0).gain - made.split(y.flip(-1), seen, 60.0).gain.flip(-1)).abs()
         # Rounding: where two quantiles are all but equal it also decides which counts first, in a pixel of a hundred.
         assert (float(off.mean()) < 1e-4 and float((off > 1e-3).float().mean()) < 0.01) == same
+
+
+def test_images_on_one_screen_are_dehazed_each_by_itself():
+    """Two fans side by side come out as each alone does, bit for bit, and the screen between them stays."""
+    rng = np.random.default_rng(3)
+    fans = [Sector(60.0 + left, -5.0, 8.0, 110.0, -0.6, 0.6) for left in (0, 130)]
+    frames = np.clip(rng.normal(-25, 8, (2, 110, 260)), -60, 0).astype(np.float32)
+    both = Cine(frames, Cartesian(sector=fans[0], others=(fans[1],)))
+    told = []
+    fast = dehazer(preset="preview", steps=1)
+    result = fast.dehaze(both, progress=lambda *done: told.append(done))
+    masks = [sector_mask(fan, (110, 260)) for fan in fans]
+    for fan, mask in zip(fans, masks, strict=True):
+        alone = fast.dehaze(replace(both, geometry=Cartesian(sector=fan)))
+        assert np.array_equal(result.tissue[:, mask], alone.tissue[:, mask])
+        assert np.array_equal(result.haze[:, mask], alone.haze[:, mask])
+    around = ~(masks[0] | masks[1])
+    assert np.array_equal(result.tissue[:, around], frames[:, around]) and (result.haze[:, around] == -60).all()
+    assert told[-1] == (2, 2) and result.cine is both

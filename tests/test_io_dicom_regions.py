@@ -8,6 +8,7 @@ from _dicom import dataset, region, save, write_dicom
 from _scans import fan_frames
 from pydicom.dataset import Dataset
 
+from usdehaze.errors import InputError
 from usdehaze.geometry import make_mapper, sector_mask
 from usdehaze.io import open_cine
 from usdehaze.io.dicom import open_dicom
@@ -76,10 +77,13 @@ def test_which_region_is_chosen(tmp_path):
     )
     with scan_of(tmp_path, screen(), *regions) as scan:
         assert sector_mask(scan.geometry.sector, scan.shape).sum() == 200 * 140
-        assert "2 B-mode regions in the file: the largest is dehazed, the others are left." in scan.source.assumptions
+        assert [sector_mask(other, scan.shape).sum() for other in scan.geometry.others] == [21 * 300]
+        assert "2 B-mode regions in the file: each is dehazed by itself." in scan.source.assumptions
     with scan_of(tmp_path, screen(), *regions[1:4]) as scan:
         assert sector_mask(scan.geometry.sector, scan.shape).sum() == 200 * 300
-    with scan_of(tmp_path, screen(), *regions[1:3]) as scan:
+    with pytest.raises(InputError, match="no grey-scale B-mode"):
+        scan_of(tmp_path, screen(), *regions[1:3])
+    with scan_of(tmp_path, screen(), regions[1]) as scan:
         assert scan.geometry.sector is None
 
 
@@ -185,8 +189,6 @@ def test_a_scan_works_in_another_process(tmp_path):
 
 
 def test_frames_that_are_black_are_named(tmp_path):
-    from usdehaze.errors import InputError
-
     frames = fan_frames(4)
     frames[2] = 0
     with open_dicom(write_dicom(tmp_path / "a.dcm", frames)) as scan:

@@ -56,7 +56,7 @@ def frames_of(page):
 
 def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi):
     result = make_result(tmp_path / "a.dehazed.h5")
-    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi)
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi, with_screen=True)
     assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "regions"]
     seen, removed, haze, std, regions = frames_of(page).transpose(1, 0, 2, 3)
     assert np.array_equal(seen, db_to_grey(result.cine.frames, 60))
@@ -220,7 +220,7 @@ def test_geometry_goes_along(tmp_path, geometry, expected):
 
 def test_part_of_the_frames_keeps_the_source_s_count(tmp_path):
     result = make_result(tmp_path / "a.dehazed.h5", first_frame=10)
-    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 3))
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 3), with_screen=True)
     about = data_of(page, "page")
     assert (about["n_frames"], about["first_frame"], about["frame_time_s"]) == (2, 11, pytest.approx(0.02))
     assert np.array_equal(frames_of(page)[:, 0], db_to_grey(result.cine.frames[1:3], 60))

@@ -51,7 +51,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     result = make_result(folder / "a.dehazed.h5", first_frame=FIRST_FRAME)
     (folder / "rois.json").write_text(json.dumps(REGIONS))
-    return build_review(folder / "a.dehazed.h5", folder / "a.html", folder / "rois.json"), result
+    return build_review(folder / "a.dehazed.h5", folder / "a.html", folder / "rois.json", with_screen=True), result
 
 
 @pytest.fixture

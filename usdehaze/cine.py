@@ -61,12 +61,14 @@ class Cartesian:
         origin_m: ``(z, x)`` of pixel (0, 0) in m.
         sector: the fan inside the frame; None for a linear array, or where no fan was found.
         found_by: where ``sector`` came from: "file", "sector finder", or "none" (the frame is taken as a rectangle).
+        others: fans of further images on the same screen, each dehazed by itself.
     """
 
     spacing_m: tuple[float, float] | None = None
     origin_m: tuple[float, float] = (0.0, 0.0)
     sector: Sector | None = None
     found_by: str = "none"
+    others: tuple[Sector, ...] = ()
 
 
 Geometry = Polar | Cartesian

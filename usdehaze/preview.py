@@ -15,6 +15,7 @@ from usdehaze.choices import PREVIEW_KINDS, PreviewKind
 from usdehaze.cine import Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import UsdehazeError
+from usdehaze.geometry import blank_screen
 from usdehaze.io.film import Film, Gif, Mp4, Png
 from usdehaze.io.runs import mark
 from usdehaze.io.scan import CineScan, Scan
@@ -57,6 +58,7 @@ class PreviewWriter(Sink):
         kind: "png", "gif" or "mp4".
         frame: which frame a PNG shows; the middle one by default.
         overwrite: replace a file that exists.
+        with_screen: show what the screen has around the images, names perhaps; it is black by default.
 
     Raises:
         UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
@@ -69,10 +71,12 @@ class PreviewWriter(Sink):
         kind: PreviewKind = "png",
         frame: int | None = None,
         overwrite: bool = False,
+        with_screen: bool = False,
     ) -> None:
         super().__init__(path, scan, overwrite)
         check_kind(kind)
         self.kind: PreviewKind = kind
+        self.with_screen = with_screen
         self.frame = scan.n_frames // 2 if frame is None else frame
         self._film: Film | None = None
 
@@ -81,7 +85,7 @@ class PreviewWriter(Sink):
         if self.kind == "png":
             indices = indices[max(0, self.frame - self.n_done) :][: self.frame >= self.n_done]
         for index in indices:
-            picture = picture_of(result, index)
+            picture = picture_of(result, index, self.with_screen)
             if self._film is None:
                 made_by, shown_s = mark(self.scan, result), frame_time_s(self.scan.frame_times_s)
                 self._film = _FILMS[self.kind](self.part.path, picture.shape, shown_s, made_by)
@@ -98,13 +102,14 @@ def write_preview(
     kind: PreviewKind = "png",
     frame: int | None = None,
     overwrite: bool = False,
+    with_screen: bool = False,
 ) -> None:
     """Draws a preview of a result that is in memory: see `PreviewWriter`.
 
     Raises:
         UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
     """
-    with PreviewWriter(path, CineScan(result.cine), kind, frame, overwrite) as writer:
+    with PreviewWriter(path, CineScan(result.cine), kind, frame, overwrite, with_screen) as writer:
         writer.append(result)
 
 
@@ -148,10 +153,12 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     return np.rint(picture).astype(np.uint8)
 
 
-def picture_of(result: Result, index: int) -> np.ndarray:
+def picture_of(result: Result, index: int, with_screen: bool = False) -> np.ndarray:
     """Input, tissue and haze of one frame side by side: ``(H, W)`` uint8."""
     cine = result.cine
     panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]
+    if not with_screen:
+        panels = [blank_screen(panel, cine.geometry, 0) for panel in panels]
     if isinstance(cine.geometry, Polar):
         panels = [scan_convert(panel, cine.geometry) for panel in panels]
     return side_by_side(panels)

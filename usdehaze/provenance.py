@@ -79,6 +79,7 @@ FIELDS = (  # in the order in which they are shown
     Field("tissue_prior", "tissue prior", "network"),
     Field("haze_prior", "haze prior", "network"),
     Field("preset", "preset", "setting"),
+    Field("own_settings", "settings that are not the preset's", "setting"),
     Field("guidance", "guidance", "setting"),
     Field("observation", "observation model", "setting"),
     Field("sampler", "sampler", "setting"),

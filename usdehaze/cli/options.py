@@ -173,6 +173,7 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB."
         ),
+        click.option("--force", is_flag=True, help="Go on with a screen that shows no grey-scale B-mode."),
         click.option("--levels", type=LevelRange(), metavar="BLACK:WHITE", help="Its values at the floor and at 0 dB."),
         click.option("--rectangle", is_flag=True, help="Seek no fan: the frames are a rectangle."),
         click.option("--strict", is_flag=True, help="Refuse a scan where anything has to be guessed."),

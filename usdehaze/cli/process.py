@@ -72,6 +72,10 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 @click.option("--preview", type=click.Choice(PREVIEW_KINDS), help="Also draw input, tissue and haze.")
 @click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html.")
 @click.option(
+    "--with-screen", is_flag=True, help="Preview and review: show the screen around the images, names and all."
+)
+@click.option("--mark", is_flag=True, help='DICOM results: write "haze removed" into the picture.')
+@click.option(
     "--config",
     metavar="FILE",
     is_eager=True,
@@ -88,6 +92,8 @@ def process(
     overwrite: bool,
     preview: PreviewKind | None,
     review: bool,
+    with_screen: bool,
+    mark: bool,
     formats: str | None,
     save_haze: bool,
     transfer_syntax: TransferSyntax,
@@ -108,7 +114,7 @@ def process(
     jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
     reading = take_reading(options)
     worker = _Worker(
-        options, console, overwrite, preview, transfer_syntax
+        options, console, overwrite, preview, transfer_syntax, with_screen, mark
     )  # what is left of the options is the model's business
     failed = sum(not worker.try_one(job, reading) for job in jobs)
     if len(jobs) != 1 or Path(files[0]).is_dir():
@@ -126,9 +132,11 @@ class _Worker:
         overwrite: bool,
         preview: PreviewKind | None,
         transfer_syntax: TransferSyntax,
+        with_screen: bool,
+        mark: bool,
     ) -> None:
         self.model, self.console, self.overwrite, self.preview = model, console, overwrite, preview
-        self.transfer_syntax = transfer_syntax
+        self.transfer_syntax, self.with_screen, self.mark = transfer_syntax, with_screen, mark
         self.dehazer: Dehazer | None = None
 
     def try_one(self, job: Job, reading: Reading) -> bool:
@@ -224,7 +232,7 @@ class _Worker:
 
                 result = sinks.sinks[0].part.path
                 try:
-                    sinks.add(job.review, self.overwrite, lambda page: write_page(result, page))
+                    sinks.add(job.review, self.overwrite, lambda page: write_page(result, page, with_screen=self.with_screen))
                 except UsdehazeError as error:  # of a page that browsers could not show: the rest is as good without
                     failed = error
                     made.remove(job.review)
@@ -242,7 +250,8 @@ class _Worker:
         if job.preview is not None and self.preview is not None:
             from usdehaze.preview import PreviewWriter
 
-            sinks.append(PreviewWriter(job.preview, scan, self.preview, overwrite=self.overwrite))
+            look = {"overwrite": self.overwrite, "with_screen": self.with_screen}
+            sinks.append(PreviewWriter(job.preview, scan, self.preview, **look))
         if job.zea is not None:
             from usdehaze.io.zea import ZeaWriter
 
@@ -257,10 +266,8 @@ class _Worker:
         named = [(path, what) for path, what in ((job.dicom, "tissue"), (job.dicom_haze, "haze")) if path is not None]
         if not isinstance(scan, DicomScan):
             return []
-        return [
-            DicomWriter(path, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite)
-            for path, what in named
-        ]
+        how: dict[str, Any] = {"transfer_syntax": self.transfer_syntax, "overwrite": self.overwrite, "mark": self.mark}
+        return [DicomWriter(path, scan, what=what, **how) for path, what in named]
 
     def _chunk(self, scan: Scan) -> int:
         """Frames to hold at once: never fewer than a batch."""

@@ -26,6 +26,7 @@ _PATH = click.Path(path_type=Path)
 @region_options
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of the result's frames; all by default.")
 @click.option("--show-source-name", is_flag=True, help="Print the source's file name, which may name a patient.")
+@click.option("--with-screen", is_flag=True, help="Show the screen around the images, where names may be written.")
 @click.option("--open/--no-open", "open_page", default=True, help="Open the page where there is a browser (default).")
 @click.option("--overwrite", is_flag=True, help="Replace a page that exists.")
 @common_options
@@ -39,6 +40,7 @@ def review(
     margin_px: float | None,
     frames: slice | None,
     show_source_name: bool,
+    with_screen: bool,
     open_page: bool,
     overwrite: bool,
 ) -> None:
@@ -57,6 +59,7 @@ def review(
             margin_px=margin_px,
             frames=frames,
             show_source_name=show_source_name,
+            with_screen=with_screen,
             progress=progress,
         )
     console.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")

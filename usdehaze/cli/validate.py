@@ -34,6 +34,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
 @click.option("--report", type=_PATH, metavar="DIR", help="Write JSON, CSV, panels and a PDF to DIR.")
+@click.option(
+    "--with-screen", is_flag=True, help="--report: show the screen around the images, where names may be written."
+)
 @common_options
 @click.pass_context
 def validate(
@@ -47,6 +50,7 @@ def validate(
     truth: Path | None,
     json_path: Path | None,
     report: Path | None,
+    with_screen: bool,
 ) -> None:
     """Metrics on RESULT files; without any, the built-in truth-known benchmark of what is installed."""
     from usdehaze.validation.command import run
@@ -54,5 +58,7 @@ def validate(
     if not results and (roi, labels, margin_px, truth) != (None, None, None, None):
         raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
     quiet = console_of(ctx).quiet
-    code = run(list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo, labels, margin_px, truth)
+    code = run(
+        list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo, labels, margin_px, truth, with_screen
+    )
     ctx.exit(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -16,7 +16,7 @@ from usdehaze.cine import Cine, blocks
 from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.device import find_device, jobs_at_once, run_jobs
-from usdehaze.dehazing.masking import keep_what_is_no_tissue
+from usdehaze.dehazing.masking import joined, keep_what_is_no_tissue
 from usdehaze.dehazing.registry import LEARNED, ObservationEntry, RuleEntry, SamplerEntry, name_of
 from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Preset, Settings, preset_with, settings_of
 from usdehaze.diffusion.denoiser import Rule
@@ -24,6 +24,7 @@ from usdehaze.diffusion.guidance import LambdaKappa
 from usdehaze.diffusion.observation import Observation
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import Mapper, ModelGrid, make_mapper
+from usdehaze.geometry.screen import images_of
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.result import Result
@@ -152,7 +153,7 @@ class Dehazer:
         return cls(tissue, haze, settings, device, batch_size, precision)
 
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False) -> Result:
-        """Takes the haze off every frame, each for itself; pixels that are no tissue stay.
+        """Takes the haze off every frame, and off every image on its screen, each for itself; what is no tissue stays.
 
         Args:
             cine: see `Cine`.
@@ -162,6 +163,15 @@ class Dehazer:
         Raises:
             UsdehazeError: a computation that broke down.
         """
+        images = images_of(cine.geometry)
+        parts = []
+        for i, geometry in enumerate(images):
+            told = progress and _part_of(progress, i, len(images))
+            parts.append(self._dehaze(replace(cine, geometry=geometry), told, interval))
+        return keep_what_is_no_tissue(joined(cine, parts))
+
+    def _dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None, interval: bool) -> Result:
+        """Takes the haze off one image of the screen."""
         mapper = make_mapper(cine.geometry, cine.frames.shape[1:], self.grid)
         seen = torch.from_numpy(mapper.valid.astype(np.float32))
         n_frames, span = len(cine.frames), cine.dynamic_range_db
@@ -186,12 +196,13 @@ class Dehazer:
                 progress(block.stop, n_frames)
         settings = {
             **self.settings.told(),
+            **({"own_settings": own} if (own := self.settings.own()) else {}),
             **self.chain.networks(),
             "evaluations": round(self.settings.samples * sum(passes) / len(passes)),
             "device": str(self.device),
             "precision": self.precision,
         }
-        return keep_what_is_no_tissue(Result(cine, tissue, haze, std, settings, between))
+        return Result(cine, tissue, haze, std, settings, between)
 
     def with_settings(self, settings: Settings) -> Dehazer:
         """The same networks, device, batch size and precision under other settings."""
@@ -256,6 +267,11 @@ class Split:
         ends = [f.ends for f in frames if f.ends is not None]
         gain, level, deviation = (torch.stack([getattr(f, n) for f in frames]) for n in ("gain", "level", "deviation"))
         return Split(gain, level, deviation, torch.stack(ends, dim=1) if ends else None, passes)
+
+
+def _part_of(progress: Callable[[int, int], None], index: int, count: int) -> Callable[[int, int], None]:
+    """Progress of one image of the screen as that of all of them."""
+    return lambda done, n_frames: progress((index * n_frames + done) // count, n_frames)
 
 
 def _lowered(mapper: Mapper, native: np.ndarray, gain_db: np.ndarray, span: float) -> np.ndarray:

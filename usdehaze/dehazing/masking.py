@@ -7,8 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from usdehaze.geometry import image_mask
+
 if TYPE_CHECKING:
+    from usdehaze.cine import Cine
     from usdehaze.result import Result
+
+
+def joined(cine: Cine, parts: list[Result]) -> Result:
+    """Results on each image of a screen as one: every pixel is of the first image that it lies in."""
+    whole = parts[0]
+    height, width = cine.frames.shape[1:]
+    taken = image_mask(whole.cine.geometry, (height, width))
+    for part in parts[1:]:
+        mask = image_mask(part.cine.geometry, (height, width)) & ~taken
+        taken |= mask
+        std, interval = whole.std, whole.interval
+        whole = replace(
+            whole,
+            tissue=np.where(mask, part.tissue, whole.tissue),
+            haze=np.where(mask, part.haze, whole.haze),
+            std=None if std is None or part.std is None else np.where(mask, part.std, std),
+            interval=None if interval is None or part.interval is None else np.where(mask, part.interval, interval),
+        )
+    return replace(whole, cine=cine)
 
 
 def keep_what_is_no_tissue(result: Result) -> Result:

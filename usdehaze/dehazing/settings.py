@@ -119,6 +119,14 @@ class Settings:
         named = ("guidance", "observation", "sampler")
         return {name: name_of(value) if name in named else value for name, value in values.items()}
 
+    def own(self) -> str:
+        """The settings that are not the preset's, in words; "" where all of them are."""
+        usual = (WITH_RULES if self.by_rule else PRESETS).get(self.preset)  # type: ignore[call-overload]
+        known = {} if usual is None else usual.told()
+        changed = {name: value for name, value in self.told().items() if value != known.get(name, value)}
+        words = {n: f"{v:g}" if isinstance(v, float) else str(v) for n, v in changed.items()}
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in words.items())
+
 
 PRESETS: dict[Preset, Settings] = {
     "fast": Settings(),

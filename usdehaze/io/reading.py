@@ -24,6 +24,7 @@ class ReadingOptions(TypedDict, total=False):
     levels: tuple[float, float] | None
     rectangle: bool
     strict: bool
+    force: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Reading:
             `usdehaze.io.units` is wrong.
         dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
+        force: go on with a screen that shows no grey-scale B-mode.
         levels: stored values at the floor and at full scale (0 dB), in that order; needed only where the guess of
             `usdehaze.io.levels` is wrong. Of decibels they also give the dynamic range.
         rectangle: no fan is sought in frames whose file does not say where the image is.
@@ -56,6 +58,7 @@ class Reading:
     levels: tuple[float, float] | None = None
     rectangle: bool = False
     strict: bool = False
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.units is not None and self.units not in UNITS:

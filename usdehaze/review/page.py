@@ -17,6 +17,7 @@ import numpy as np
 
 from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
+from usdehaze.geometry import blank_screen
 from usdehaze.io.atomic import atomic, check_target
 from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
@@ -61,6 +62,7 @@ def build_review(
     margin_px: float | None = None,
     frames: slice | None = None,
     show_source_name: bool = False,
+    with_screen: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Builds the page of one result. Frames are read one at a time.
@@ -74,6 +76,7 @@ def build_review(
         labels, margin_px: of the regions, as ``usdehaze validate`` takes them.
         frames: frames of the result to show, a slice without a step; all by default.
         show_source_name: print the source's file name and dataset, which may name a patient; the hash is always there.
+        with_screen: show what the screen has around the images, names perhaps; it is black by default.
         progress: called with (frames done, frames).
 
     Returns:
@@ -87,7 +90,7 @@ def build_review(
     with atomic(out_path, overwrite) as part:
         write_page(
             result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
-            show_source_name=show_source_name, progress=progress,
+            show_source_name=show_source_name, with_screen=with_screen, progress=progress,
         )  # fmt: skip
     return out_path
 
@@ -101,6 +104,7 @@ def write_page(
     margin_px: float | None = None,
     frames: slice | None = None,
     show_source_name: bool = False,
+    with_screen: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Writes the page of one result to ``path`` as it is; arguments and errors as of `build_review`."""
@@ -110,7 +114,7 @@ def write_page(
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            _write(file, result, regions, chosen, show_source_name, progress)
+            _write(file, result, regions, chosen, show_source_name, with_screen, progress)
 
 
 def _read_regions(
@@ -133,6 +137,7 @@ def _write(
     regions: Regions | None,
     chosen: range,
     show_source_name: bool,
+    with_screen: bool,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """The template with its gaps filled; the frames come before the data that are known after them."""
@@ -146,7 +151,7 @@ def _write(
     file.write(head.replace("{{csp}}", _policy(parts["page.css"], script)).replace("{{css}}", parts["page.css"]))
     name = _cine_name(result, show_source_name)
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
-    planes = _write_frames(file, result, regions, chosen, figures, progress)
+    planes = _write_frames(file, result, regions, chosen, figures, with_screen, progress)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
     file.write(middle)
     file.write(f'<script type="application/json" id="metrics-json">{_json(figures.metrics())}</script>\n')
@@ -160,6 +165,7 @@ def _write_frames(
     regions: Regions | None,
     chosen: range,
     figures: Figures,
+    with_screen: bool,
     progress: Callable[[int, int], None] | None,
 ) -> list[str]:
     """One element a frame; returns the names of the planes in it."""
@@ -171,6 +177,8 @@ def _write_frames(
         planes = planes_of(input_db, tissue_db, haze_db, std_db, result.cine.dynamic_range_db)
         levels = {"input": planes["input"], "tissue": planes["input"] - planes["removed"]}
         figures.add(frame, input_db, tissue_db, std_db, levels)
+        if not with_screen:
+            planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
         if regions is not None:
             planes["regions"] = sum(
                 (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate(ROLES)),

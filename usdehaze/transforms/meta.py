@@ -89,6 +89,7 @@ def decode_geometry(text: str) -> tuple[Geometry, tuple[int, ...], np.ndarray]:
             (float(fields["origin_m"][0]), float(fields["origin_m"][1])),
             None if sector is None else Sector(**sector),
             fields["found_by"],
+            tuple(Sector(**other) for other in fields.get("others", ())),
         )
     return geometry, tuple(grid["shape"]), np.asarray(grid["affine"])
 

@@ -30,6 +30,7 @@ def run(
     labels: str | None = None,
     margin_px: float | None = None,
     truth: Path | None = None,
+    with_screen: bool = False,
 ) -> int:
     """Measure, print a table, write what was asked for.
 
@@ -47,6 +48,7 @@ def run(
         margin_px: erosion of the regions, pixels; None for 3 with ``labels`` (their borders are nobody's measurement),
             else 0.
         truth: file that ``usdehaze simulate`` wrote and the result was made of, or a folder of them.
+        with_screen: pictures of the report show what the screen has around the images; it is black by default.
 
     Returns:
         0 when everything was measured, 1 when some results could not be (one line each on stderr).
@@ -67,7 +69,7 @@ def run(
             check_target(target, overwrite=True)
 
     if results:
-        document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report)
+        document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report, with_screen)
     else:
         document, failed = _benchmark(gcnr_bins, quiet), 0
 
@@ -92,6 +94,7 @@ def _measure(
     margin_px: float,
     truth: Path | None,
     report: Path | None,
+    with_screen: bool,
 ) -> tuple[dict[str, Any], int]:
     """Metrics of result files, and how many of them failed. One bad file never stops the rest."""
     from usdehaze.io.atomic import atomic
@@ -104,7 +107,9 @@ def _measure(
         for path in results:
             try:
                 name = path.name if unique else str(path)
-                found = _measure_one(path, name, bins, roi, labels, margin_px, truth, report, pdf, first=not records)
+                found = _measure_one(
+                    path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen
+                )
             except UsdehazeError as error:
                 if len(results) == 1:
                     raise
@@ -141,6 +146,7 @@ def _measure_one(
     report: Path | None,
     pdf: Path | None,
     first: bool,
+    with_screen: bool,
 ) -> list[dict[str, Any]]:
     """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
     from usdehaze.io.result import read_result
@@ -153,10 +159,13 @@ def _measure_one(
     span, start = cine.dynamic_range_db, cine.source.first_frame
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span)
     if report is not None and pdf is not None:
+        from usdehaze.geometry import blank_screen
         from usdehaze.validation.pdf import append_page, cine_page
         from usdehaze.validation.report import write_panels
 
         images = {"input": cine.frames, "tissue": result.tissue, "haze": result.haze}
+        if not with_screen:
+            images = {caption: blank_screen(frames, cine.geometry, -span) for caption, frames in images.items()}
         if regions is not None:
             write_panels(report, path.name.removesuffix(".h5"), images, span, regions)
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}

@@ -16,7 +16,7 @@ from pydicom.uid import UID
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word
-from usdehaze.io.dicom.jpeg import jpeg_xl_size, parse_jpeg, with_raw_components
+from usdehaze.io.dicom.jpeg import j2k_size, jpeg_xl_size, parse_jpeg, with_raw_components
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.limits import MIN_SIDE, check_frame
 
@@ -60,12 +60,19 @@ class PixelFormat:
     bits_stored: int
     planar: int
     pixel_vr: str
+    padded: bool = False  # rows of an odd number of columns, whose chroma is shared by pairs, end in half a pair
+
+    @property
+    def subsampled(self) -> bool:
+        """Whether two neighbours share their chroma in a frame that is not compressed."""
+        return self.photometric.endswith("_422")
 
     @property
     def frame_bytes(self) -> int:
         """Size of a frame that is not compressed."""
-        size = self.rows * self.columns * self.samples * self.bits_allocated // 8
-        return size // 3 * 2 if self.photometric.endswith("_422") else size
+        if self.subsampled:
+            return self.rows * (self.columns + self.padded) * 2 * self.bits_allocated // 8
+        return self.rows * self.columns * self.samples * self.bits_allocated // 8
 
 
 def read_pixel_format(header: Header, path: object) -> PixelFormat:
@@ -106,8 +113,6 @@ def read_pixel_format(header: Header, path: object) -> PixelFormat:
     if not MIN_SIDE <= min(rows, columns) <= max(rows, columns) <= MAX_SIDE:
         raise InputError(path, f"frames of {rows} x {columns}", f"{MIN_SIDE} to {MAX_SIDE} pixels a side")
     check_frame((rows, columns), path)
-    if photometric.endswith("_422") and columns % 2:
-        raise InputError(path, f"{photometric} with an odd number of columns ({columns})")
     return pixel_format
 
 
@@ -155,16 +160,21 @@ def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode
 def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
     """Native, RLE, JPEG-LS and JPEG 2000 frames."""
     if syntax in J2K_SYNTAXES:
-        _check_size(_j2k_size(stored), pixel_format, path)
+        _check_size(j2k_size(stored)[:2], pixel_format, path)
     elif syntax in uid.JPEGLSTransferSyntaxes:
         info = parse_jpeg(stored)
         _check_size((info.rows, info.columns), pixel_format, path)
+    if syntax in NATIVE_SYNTAXES and pixel_format.subsampled and pixel_format.columns % 2:
+        return _odd_pairs(stored, pixel_format), pixel_format.photometric
+    photometric = pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL")  # the same bytes
+    if syntax not in NATIVE_SYNTAXES:
+        photometric = photometric.removesuffix("_422")  # three whole planes
     options: dict[str, Any] = {
         "rows": pixel_format.rows,
         "columns": pixel_format.columns,
         "number_of_frames": 1,
         "samples_per_pixel": pixel_format.samples,
-        "photometric_interpretation": pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL"),  # the same bytes
+        "photometric_interpretation": photometric,
         "pixel_representation": 0,
         "planar_configuration": pixel_format.planar if pixel_format.samples > 1 else 0,
         "bits_allocated": pixel_format.bits_allocated,
@@ -177,9 +187,18 @@ def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: obj
     samples, properties = get_decoder(syntax).as_array(
         stored, index=0, raw=True, decoding_plugin=PLUGINS.get(syntax, ""), **options
     )
-    if pixel_format.photometric == "YBR_PARTIAL_422":
+    if pixel_format.photometric.startswith("YBR_PARTIAL"):
         return samples, pixel_format.photometric
     return samples, str(properties["photometric_interpretation"])
+
+
+def _odd_pairs(stored: bytes, pixel_format: PixelFormat) -> np.ndarray:
+    """Pairs of pixels, Y Y Cb Cr, in an odd number of columns: one runs on into the next row, or is cut at its end."""
+    pairs = np.frombuffer(stored, np.uint8).reshape(-1, 4)
+    samples = np.empty((len(pairs), 2, 3), np.uint8)
+    samples[..., 0], samples[..., 1:] = pairs[:, :2], pairs[:, None, 2:]
+    rows, columns = pixel_format.rows, pixel_format.columns
+    return samples.reshape(rows, columns + pixel_format.padded, 3)[:, :columns]
 
 
 def _jpeg(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
@@ -221,10 +240,3 @@ def _check_size(size: tuple[int, int], pixel_format: PixelFormat, path: object) 
     rows, columns = pixel_format.rows, pixel_format.columns
     if size != (rows, columns):
         raise InputError(path, f"a compressed frame of {size[0]} x {size[1]}", f"{rows} x {columns} as the file says")
-
-
-def _j2k_size(stored: bytes) -> tuple[int, int]:
-    """Rows and columns in the SIZ segment of a JPEG 2000 codestream."""
-    at = stored.index(b"\xff\x4f\xff\x51")
-    right, bottom, left, top = struct.unpack(">4L", stored[at + 8 : at + 24])
-    return bottom - top, right - left

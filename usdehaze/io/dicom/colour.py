@@ -69,7 +69,7 @@ def make_picture(attributes: Dataset, pixel_format: PixelFormat, path: object) -
         if samples.ndim == 2:
             return Picture(samples)
         samples = _eight_bits(samples, pixel_format.bits_stored)
-        if photometric == "YBR_PARTIAL_422":
+        if photometric.startswith("YBR_PARTIAL"):
             samples = _full_range(samples)
         if not photometric.startswith("YBR"):
             return Picture(luma(samples), samples)

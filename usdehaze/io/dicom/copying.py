@@ -27,11 +27,11 @@ _DROPPED_KEYWORDS = (
     # pictures, seals and padding that no longer fit
     "IconImageSequence DigitalSignaturesSequence MACParametersSequence EncryptedAttributesSequence "
     "DataSetTrailingPadding ReferencedRawDataSequence "
-    # of the secondary capture and of the source's instance and series
+    # of the secondary capture and of the source's instance
     "ConversionType SecondaryCaptureDeviceID SecondaryCaptureDeviceManufacturer "
     "SecondaryCaptureDeviceManufacturerModelName SecondaryCaptureDeviceSoftwareVersions DateOfSecondaryCapture "
-    "TimeOfSecondaryCapture PageNumberVector InstanceCreatorUID InstanceCoercionDateTime SeriesDate SeriesTime "
-    "SourceImageSequence"
+    "TimeOfSecondaryCapture PageNumberVector InstanceCreatorUID InstanceCreationDate InstanceCreationTime "
+    "InstanceCoercionDateTime SourceImageSequence"
 ).split()
 DROPPED = {tag_for_keyword(keyword) for keyword in _DROPPED_KEYWORDS}
 

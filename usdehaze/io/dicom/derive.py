@@ -1,22 +1,20 @@
 """The attributes of a derived image: what it is, what it came from and how it was made.
 
 UIDs are made from their inputs alone (UUIDs by name, PS3.5 B.2), so that the same run on the same file gives the same
-UIDs, and another setting, prior, version or range of frames other ones. All images of one source series that were made
-the same way share one derived series.
+UIDs, and another setting, prior, version or range of frames other ones; nothing in the image says when it was made, so
+that one UID never stands for two different files. All images of one source series that were made the same way share one
+derived series.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 from pydicom.uid import UID
 
-from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import LOSSY_SYNTAXES
 from usdehaze.io.dicom.copying import kept_attributes
 from usdehaze.io.dicom.header import (
@@ -26,11 +24,11 @@ from usdehaze.io.dicom.header import (
     numbers,
     sop_class,
     sop_instance,
-    whole_number,
     word,
     words,
 )
 from usdehaze.io.dicom.read import DicomScan
+from usdehaze.io.dicom.series import PRODUCTS, Product, series_description, series_number
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES
 from usdehaze.io.runs import mark
@@ -47,40 +45,17 @@ CINE = (
 MAX_FRAME_LIST = 8000  # frame numbers that fit an attribute
 
 
-@dataclass(frozen=True)
-class Product:
-    """What a series shows.
-
-    Attributes:
-        description: Series Description.
-        derivation: beginning of Derivation Description.
-        code: ``(value, scheme, meaning)`` for Derivation Code Sequence.
-        number: added to a hundred times the source's Series Number.
-    """
-
-    description: str
-    derivation: str
-    code: tuple[str, str, str]
-    number: int
+# Type 2 attributes of the modules that both kinds of image have: written, empty where the source lacks them
+TYPE_2 = (
+    "PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime ReferringPhysicianName StudyID "
+    "AccessionNumber Manufacturer InstanceNumber PatientOrientation"
+).split()
+IMPLEMENTATION = UID("2.25.279771185206611371875735476962146651638")
 
 
-PRODUCTS = {
-    "tissue": Product(
-        "Haze removed (usdehaze)",
-        "Ultrasound with its haze removed",
-        ("113062", "DCM", "Pixel by pixel subtraction"),
-        1,
-    ),
-    "haze": Product(
-        "Haze estimate (usdehaze)",
-        "Estimate of the haze in ultrasound",
-        ("HAZE", "99USDEHAZE", "Haze estimate"),
-        2,
-    ),
-}
-
-
-def derived_attributes(scan: DicomScan, result: Result, what: str, photometric: str) -> Dataset:
+def derived_attributes(
+    scan: DicomScan, result: Result, what: str, photometric: str, mark: bool = False, window: int | None = None
+) -> Dataset:
     """Everything of a derived image but its pixel data, ready to be written with explicit VR, little endian.
 
     Args:
@@ -88,25 +63,32 @@ def derived_attributes(scan: DicomScan, result: Result, what: str, photometric: 
         result: its settings and version are told.
         what: "tissue" or "haze".
         photometric: Photometric Interpretation of its pixels.
+        mark: whether there is a line written into its pixels.
+        window: highest level that its window shows; None leaves the source's.
     """
     source, out = scan.attributes, kept_attributes(scan.attributes)
     product = PRODUCTS[what]
     made_by = {**result.settings, "usdehaze": result.usdehaze_version}
-    made_by |= {"dynamic_range_db": scan.dynamic_range_db, "what": what}
+    made_by |= {"dynamic_range_db": scan.dynamic_range_db, "what": what} | ({"mark": True} if mark else {})
     recipe = json.dumps(made_by, sort_keys=True, default=str)
     sop_uid, series_uid = sop_instance(source), word(source, "SeriesInstanceUID")
     frames = f"{scan.source.first_frame}+{scan.n_frames}"
     out.SOPInstanceUID = _uid("instance", sop_uid, scan.source.sha256, frames, recipe)
     out.SeriesInstanceUID = _uid("series", series_uid or sop_uid, recipe)
-    out.SeriesDescription = product.description
-    out.SeriesNumber = _series_number(source, product)
-    now = _now(source)
-    out.InstanceCreationDate = out.ContentDate = now.strftime("%Y%m%d")
-    out.InstanceCreationTime = out.ContentTime = now.strftime("%H%M%S")
+    out.SeriesDescription = series_description(source, product, result.settings)
+    out.SeriesNumber = series_number(source, product, result.settings)
     out.Modality = "US"
+    for keyword in TYPE_2:
+        if keyword not in out:
+            setattr(out, keyword, None)
+    if not any(keyword in out for keyword in ("Laterality", "ImageLaterality", "FrameLaterality")):
+        out.Laterality = None
     _set_image_pixel(out, scan, photometric)
     _set_cine(out, scan)
-    _set_derivation(out, scan, product, result, now)
+    if window is not None:
+        _drop(out, WINDOW)
+        out.WindowCenter, out.WindowWidth = f"{window / 2:g}", window
+    _set_derivation(out, scan, product, result)
     _set_lossy_history(out, scan)
     return out
 
@@ -157,7 +139,7 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
         out.FrameIncrementPointer = 0x00182002
 
 
-def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Result, now: datetime) -> None:
+def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Result) -> None:
     source = scan.attributes
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
     how = ", ".join(f"{field.key} {words}" for field, words in describe(result.settings, "setting"))
@@ -172,7 +154,6 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Res
     equipment.PurposeOfReferenceCodeSequence = [_code("109102", "DCM", "Processing Equipment")]
     equipment.Manufacturer = equipment.ManufacturerModelName = "usdehaze"
     equipment.SoftwareVersions = result.usdehaze_version
-    equipment.ContributionDateTime = now.strftime("%Y%m%d%H%M%S")
     networks = "; ".join(f"{field.key} {words}" for field, words in describe(result.settings, "network"))
     equipment.ContributionDescription = f"{networks[:960]}; {mark(scan, result)}"
     out.ContributingEquipmentSequence = Sequence([*items(out, "ContributingEquipmentSequence"), equipment])
@@ -202,24 +183,6 @@ def _set_lossy_history(out: Dataset, scan: DicomScan) -> None:
     out.LossyImageCompression = "01"
     out.LossyImageCompressionMethod = method
     out.LossyImageCompressionRatio = f"{max(uncompressed / scan.path.stat().st_size, 1):.4g}"
-
-
-def _series_number(source: Dataset, product: Product) -> int | None:
-    try:
-        number = 100 * whole_number(source, "SeriesNumber", "", 0) + product.number
-    except InputError:
-        return None
-    return number if 0 <= number < 2**31 else None
-
-
-def _now(source: Dataset) -> datetime:
-    """Now, in the time zone that the source's times are in."""
-    offset = word(source, "TimezoneOffsetFromUTC")
-    if len(offset) == 5 and offset[0] in "+-" and offset[1:].isdigit():
-        minutes = int(offset[1:3]) * 60 + int(offset[3:])
-        if minutes <= 14 * 60:
-            return datetime.now(timezone(timedelta(minutes=minutes if offset[0] == "+" else -minutes)))
-    return datetime.now()
 
 
 def _uid(*parts: str) -> UID:

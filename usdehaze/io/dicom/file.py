@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pydicom.uid import UID
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import Picture, is_colour, make_picture
-from usdehaze.io.dicom.frames import frame_reader
+from usdehaze.io.dicom.evidence import BY_FILE, Layout, count_note, native_layout, stream_layout, true_colours
+from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
+
+Decode = Callable[[int], tuple[np.ndarray, str]]  # index in the file -> samples and their Photometric Interpretation
 
 
 @dataclass(frozen=True)
@@ -53,35 +58,74 @@ class DicomFile:
         pixel_format: size, colours and bits of the frames.
         n_frames: frames in the file.
         levels: of its grey frames.
+        notes: where the bytes are not what the attributes say, one sentence each.
 
     Raises:
         InputError: anything in the file that stands in the way, in one line without a word from its attributes.
     """
 
+    _colours: str | None
+
     def __init__(self, path: Path) -> None:
         self.header = open_header(path)
         self._video: VideoFrames | None = None
         try:
-            self.pixel_format = read_pixel_format(self.header, path)
-            self.n_frames = whole_number(self.header.attributes, "NumberOfFrames", path, 1)
-            if self.n_frames < 1:
-                raise InputError(path, f"{self.n_frames} frames", "at least one")
+            declared = read_pixel_format(self.header, path)
+            said = whole_number(self.header.attributes, "NumberOfFrames", path, 0)
+            if said < 0:
+                raise InputError(path, f"{said} frames", "at least one")
+            self.layout, self._decode = self._frames(declared, said or None, path)
+            self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
             self.levels = find_levels(self.header, self.pixel_format)
-            self.picture = self._decoder(path)
+            self._picture = make_picture(self.header.attributes, self.pixel_format, path)
+            self.notes, self._colours = self.layout.notes, None
+            self._check_colours()
         except BaseException:
             self.close()
             raise
 
-    def _decoder(self, path: Path) -> Callable[[int], Picture]:
-        """From a frame's index in the file to its picture."""
+    def _frames(self, declared: PixelFormat, said: int | None, path: Path) -> tuple[Layout, Decode]:
+        """Layout of the frames, and a function from a frame's index in the file to its samples and their colours."""
         header = self.header
-        picture = make_picture(header.attributes, self.pixel_format, path)
-        if header.transfer_syntax in VIDEO_SYNTAXES and header.encapsulated:
-            video = self._video = VideoFrames(header, self.n_frames, self.pixel_format, path)
-            return lambda index: picture(*video.read(index))
-        decode = make_decoder(header.transfer_syntax, self.pixel_format, path)
-        stored = frame_reader(header, self.n_frames, self.pixel_format.frame_bytes, path)
-        return lambda index: picture(*decode(stored(index), index))
+        if not header.encapsulated:
+            layout = native_layout(header, declared, said, path)
+            return layout, _from_bytes(header, layout, header.transfer_syntax, path)
+        if header.transfer_syntax in VIDEO_SYNTAXES:
+            video = self._video = VideoFrames(header, said or 1, declared, path)
+            n_frames = said if said and said > 1 else video.count()
+            notes = () if n_frames == said else (count_note(said, n_frames),)
+            return Layout(declared, n_frames, notes), lambda index: video.read(index)
+        held, notes = frames_held(header, path), ()
+        n_frames = max(said or 1, held)
+        if n_frames > (said or 1):
+            notes = (count_note(said, n_frames),)
+        first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
+        pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
+        layout = Layout(pixel_format, n_frames, (*notes, *told))
+        return layout, _from_bytes(header, layout, syntax, path)
+
+    def _check_colours(self) -> None:
+        """Whether the first frame is a grey picture under its label, or under another one alone."""
+        if self.pixel_format.samples != 3 or self.pixel_format.bits_allocated != 8 or self._video is not None:
+            return
+        try:
+            samples, label = self._decode(0)
+        except InputError:  # told where it is asked for
+            return
+        self._colours = true_colours(samples, label)
+        if self._colours is not None:
+            was, now = ("YBR", "RGB") if self._colours == "RGB" else ("RGB", "YBR")
+            note = f"The colours are labelled {was}, but read as {now} they make a grey picture."
+            self.notes += (Guess(note, BY_FILE),)
+
+    def picture(self, index: int) -> Picture:
+        """Frame ``index`` of the file, decoded.
+
+        Raises:
+            InputError: it cannot be.
+        """
+        samples, photometric = self._decode(index)
+        return self._picture(samples, self._colours or photometric)
 
     def levels_of(self, picture: Picture) -> np.ndarray:
         """``(H, W)`` levels of a frame: luma of a colour one."""
@@ -103,6 +147,7 @@ class DicomFile:
             units=units,
             full_scale=full_scale,  # of 16 bits only the largest value can tell
             frame_times_s=frame_times_s(attributes, self.n_frames),
+            assumptions=self.notes,
         )
 
     def close(self) -> None:
@@ -110,6 +155,13 @@ class DicomFile:
         self.header.file.close()
         if self._video is not None:
             self._video.close()
+
+
+def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> Decode:
+    """The decoder of frames that lie in the file one by one."""
+    decode = make_decoder(syntax, layout.pixel_format, path)
+    stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path)
+    return lambda index: decode(stored(index), index)
 
 
 def find_levels(header: Header, pixel_format: PixelFormat) -> Levels:

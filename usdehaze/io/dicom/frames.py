@@ -15,8 +15,23 @@ from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import Header, unreadable
 from usdehaze.io.dicom.quiet import quiet
 
+IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ", b"\xff\x0a", b"\0\0\0\x0cJXL ")
 Span = tuple[int, int]  # offset in the file, bytes
 ReadFrame = Callable[[int], bytes]  # index in the file -> the frame's bytes as stored
+
+
+def frames_held(header: Header, path: object) -> int:
+    """How many frames encapsulated pixel data hold: entries of an offset table, or fragments that begin a stream.
+
+    Raises:
+        InputError: the encapsulation is damaged, or the file ends too early.
+    """
+    spans, offsets, first_item = fragments(header, path)
+    relative = {start - 8 - first_item for start, _ in spans}
+    for table in (_extended_offsets(header.attributes), offsets):
+        if len(table) > 1 and _is_table(table, relative):
+            return len(table)
+    return sum(_begins_image(header.file, *span) for span in spans)
 
 
 def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) -> ReadFrame:
@@ -87,7 +102,7 @@ def _encapsulated(header: Header, n_frames: int, path: object) -> list[list[Span
     extended = _extended_offsets(header.attributes)
     relative = [start - 8 - first_item for start, _ in spans]
     for table in (extended, offsets):
-        if len(table) == n_frames and table[0] == 0 and sorted(set(table)) == table and set(table) <= set(relative):
+        if len(table) == n_frames and _is_table(table, set(relative)):
             place = {offset: i for i, offset in enumerate(relative)}
             firsts = [*(place[offset] for offset in table), len(spans)]
             return [spans[a:b] for a, b in pairwise(firsts)]
@@ -97,9 +112,25 @@ def _encapsulated(header: Header, n_frames: int, path: object) -> list[list[Span
         ends = [i + 1 for i, span in enumerate(spans) if _ends_image(header.file, *span)]
         if len(ends) == n_frames:
             return [spans[a:b] for a, b in pairwise([0, *ends])]
+        starts = [i for i, span in enumerate(spans) if _begins_image(header.file, *span)]
+        if len(starts) == n_frames and starts[0] == 0:
+            return [spans[a:b] for a, b in pairwise([*starts, len(spans)])]
     if len(spans) != n_frames:
         raise InputError(path, f"{len(spans)} compressed fragments", f"{n_frames} frames as Number of Frames says")
     return [[span] for span in spans]
+
+
+def _is_table(table: list[int], starts: set[int]) -> bool:
+    """Whether offsets of frames rise from 0 and are those of fragments."""
+    return table[0] == 0 and sorted(set(table)) == table and set(table) <= starts
+
+
+def _begins_image(file: BinaryIO, start: int, length: int) -> bool:
+    """True for a fragment that begins like a JPEG, JPEG-LS, JPEG 2000 or JPEG XL stream, or with a header of RLE."""
+    head = _at(file, start, min(length, 12))
+    if head.startswith(IMAGE_SIGNATURES):
+        return True
+    return len(head) >= 8 and 1 <= int.from_bytes(head[:4], "little") <= 15 and head[4:8] == b"\x40\0\0\0"
 
 
 def _ends_image(file: BinaryIO, start: int, length: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a JPEG or JPEG-LS stream says of itself in its marker segments (ITU-T T.81 B.1, T.87 C.2); a JPEG XL's size."""
+"""What a JPEG, JPEG-LS or JPEG 2000 stream says of itself (ITU-T T.81 B.1, T.87 C.2, T.800 A.5.1); a JPEG XL's size."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} | {0xF7}
+_JPEG_LS_FRAME = 0xF7
 _APP0, _APP14, _START_OF_SCAN = 0xE0, 0xEE, 0xDA
 _XL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
 _ADOBE_NO_TRANSFORM = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
@@ -20,6 +21,8 @@ class JpegInfo:
         precision: bits a sample.
         rows, columns, components: of the frame.
         ycbcr: True or False where the stream says that its three components are YCbCr or RGB, None where it does not.
+            Chroma alone is subsampled: components of several sizes are YCbCr, whatever else is said.
+        is_jpeg_ls: whether it is a JPEG-LS stream.
     """
 
     precision: int
@@ -27,6 +30,7 @@ class JpegInfo:
     columns: int
     components: int
     ycbcr: bool | None
+    is_jpeg_ls: bool = False
 
 
 def parse_jpeg(stream: bytes) -> JpegInfo:
@@ -46,7 +50,9 @@ def parse_jpeg(stream: bytes) -> JpegInfo:
             precision, rows, columns, components = struct.unpack(">BHHB", payload[:6])
             if payload[6::3] in (b"RGB", b"rgb"):
                 ycbcr = False
-            return JpegInfo(precision, rows, columns, components, ycbcr)
+            if components == 3 and len({*payload[7::3]}) > 1:
+                ycbcr = True
+            return JpegInfo(precision, rows, columns, components, ycbcr, marker == _JPEG_LS_FRAME)
     raise ValueError("no frame header")
 
 
@@ -89,6 +95,21 @@ def jpeg_xl_size(stream: bytes) -> tuple[int, int]:
         return rows, side()
     over, under = _XL_RATIOS[ratio]
     return rows, rows * over // under
+
+
+def j2k_size(stream: bytes) -> tuple[int, int, int, int]:
+    """Rows, columns, components and bits a sample in the SIZ segment of a JPEG 2000 codestream.
+
+    Raises:
+        ValueError: there is none.
+    """
+    at = stream.index(b"\xff\x4f\xff\x51")
+    try:
+        right, bottom, left, top = struct.unpack(">4L", stream[at + 8 : at + 24])
+        components, precision = struct.unpack(">HB", stream[at + 40 : at + 43])
+    except struct.error:
+        raise ValueError("a SIZ segment that is cut off") from None
+    return bottom - top, right - left, components, (precision & 0x7F) + 1
 
 
 def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:

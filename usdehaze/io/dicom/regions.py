@@ -1,4 +1,4 @@
-"""Sequence of Ultrasound Regions (PS3.3 C.8.5.5): where the B-mode image lies, and how large its pixels are."""
+"""Sequence of Ultrasound Regions (PS3.3 C.8.5.5): where the B-mode images lie, and how large their pixels are."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pydicom.dataset import Dataset
 
 from usdehaze.io.dicom.header import items, numbers
 
-SPATIAL_2D = 1
+SPATIAL_2D, M_MODE, SPECTRAL = 1, 2, 3
 TISSUE, COLOUR_FLOW = 1, 2
+NESTED = 0.8  # of a region within a larger one: the same image told twice
 CENTIMETRES = 3
 MAX_OVERHANG = 2  # pixels that a region may lie beyond the image: counting from 1 instead of 0, and the like
 
 
 @dataclass(frozen=True)
 class Region:
-    """The part of the image that holds B-mode.
+    """A part of the image.
 
     Attributes:
         top, left, bottom, right: first and last row and column, inside the image.
@@ -45,34 +46,54 @@ class Region:
     def area(self) -> int:
         return (self.bottom - self.top + 1) * (self.right - self.left + 1)
 
+    @property
+    def box(self) -> tuple[int, int, int, int]:
+        """First row and column, last row and column."""
+        return self.top, self.left, self.bottom, self.right
 
-def find_region(attributes: Dataset, shape: tuple[int, int]) -> tuple[Region | None, tuple[str, ...]]:
-    """The largest two-dimensional region of tissue, else of colour flow (B-mode with colours over it).
+    def share_in(self, other: Region) -> float:
+        """Fraction of it that lies in another region."""
+        height = min(self.bottom, other.bottom) - max(self.top, other.top) + 1
+        width = min(self.right, other.right) - max(self.left, other.left) + 1
+        return max(height, 0) * max(width, 0) / self.area
 
-    Returns:
-        The region, or None where there is none; and what had to be assumed, one sentence each.
+
+@dataclass(frozen=True)
+class Regions:
+    """What the regions in a file say.
+
+    Attributes:
+        b_mode: two-dimensional ones of tissue, else of colour flow (B-mode with colours over it), largest first.
+        colour_flow: whether they are of colour flow.
+        traces: M-mode and spectral Doppler, whose horizontal axis is time.
+        beside: of colour flow, not within those of tissue.
     """
-    for data_type in (TISSUE, COLOUR_FLOW):
+
+    b_mode: tuple[Region, ...]
+    colour_flow: bool
+    traces: tuple[Region, ...]
+    beside: tuple[Region, ...]
+
+
+def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
+    """The regions in a file, clamped to the image; those that lie in a larger one of the same kind are left out."""
+
+    def regions(spatial: int, data_type: int | None = None) -> list[Region]:
         found = [
-            _region(item, shape) for item in items(attributes, "SequenceOfUltrasoundRegions") if _is(item, data_type)
+            _region(item, shape)
+            for item in items(attributes, "SequenceOfUltrasoundRegions")
+            if numbers(item, "RegionSpatialFormat") == [spatial]
+            and (data_type is None or numbers(item, "RegionDataType") == [data_type])
         ]
-        regions = [region for region in found if region is not None]
-        if regions:
-            notes = []
-            if len(regions) > 1:
-                notes.append(f"{len(regions)} B-mode regions in the file: the largest is dehazed, the others are left.")
-            region = max(regions, key=lambda region: region.area)
-            if not region.fits:
-                notes.append(
-                    "The B-mode region in the file reaches beyond the image, as of an image of another size: "
-                    "its pixel spacing is not used."
-                )
-            return region, tuple(notes)
-    return None, ()
+        kept: list[Region] = []
+        for region in sorted(filter(None, found), key=lambda region: -region.area):
+            if not any(region.share_in(larger) > NESTED for larger in kept):
+                kept.append(region)
+        return kept
 
-
-def _is(item: Dataset, data_type: int) -> bool:
-    return numbers(item, "RegionSpatialFormat") == [SPATIAL_2D] and numbers(item, "RegionDataType") == [data_type]
+    tissue, flow = regions(SPATIAL_2D, TISSUE), regions(SPATIAL_2D, COLOUR_FLOW)
+    beside = [region for region in flow if tissue and all(region.share_in(other) < NESTED for other in tissue)]
+    return Regions(tuple(tissue or flow), not tissue, (*regions(M_MODE), *regions(SPECTRAL)), tuple(beside))
 
 
 def _region(item: Dataset, shape: tuple[int, int]) -> Region | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,22 @@ class VideoFrames:
             self._frame()
         planes = np.frombuffer(self._frame(), np.uint8).reshape(3, self.pixel_format.rows, self.pixel_format.columns)
         return planes.transpose(1, 2, 0), "YBR_FULL"
+
+    def count(self) -> int:
+        """Frames in the stream, all of it decoded.
+
+        Raises:
+            InputError: the stream cannot be decoded.
+        """
+        self._start()
+        with suppress(InputError):
+            while True:
+                self._frame()
+        count = self._next
+        self._stop()
+        if count == 0:
+            raise InputError(self.path, "its video cannot be decoded", advice="the file may be damaged")
+        return count
 
     def close(self) -> None:
         """Ends ffmpeg and removes the stream's copy."""

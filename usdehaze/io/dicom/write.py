@@ -10,13 +10,17 @@ import numpy as np
 import pydicom
 from pydicom.dataset import FileMetaDataset
 
+import usdehaze
 from usdehaze.choices import TRANSFER_SYNTAXES, TransferSyntax
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.derive import PRODUCTS, derived_attributes
+from usdehaze.geometry import image_mask
+from usdehaze.io.dicom.derive import IMPLEMENTATION, derived_attributes
+from usdehaze.io.dicom.mark import Mark
 from usdehaze.io.dicom.pixels_out import ENCODERS, PixelDataWriter, photometric
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.dicom.read import DicomScan
+from usdehaze.io.dicom.series import PRODUCTS
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ class DicomWriter(Sink):
         scan: the source, whose results are appended.
         what: "tissue", or "haze" for the haze estimate, always MONOCHROME2.
         transfer_syntax: "explicit", "rle", "jpeg-ls" or "j2k"; none of them loses anything.
+        mark: write into every picture what it is, in the corner where that covers least.
         overwrite: replace a file that exists.
 
     Raises:
@@ -49,6 +54,7 @@ class DicomWriter(Sink):
         *,
         what: str = "tissue",
         transfer_syntax: TransferSyntax = "explicit",
+        mark: bool = False,
         overwrite: bool = False,
     ) -> None:
         if what not in PRODUCTS or transfer_syntax not in TRANSFER_SYNTAXES:
@@ -56,7 +62,8 @@ class DicomWriter(Sink):
         super().__init__(path, scan, overwrite)
         self.source, self.what = scan, what
         self.syntax: TransferSyntax = transfer_syntax
-        self.colour = False
+        self.colour, self.with_mark = False, mark
+        self._mark: Mark | None = None
         self._file: BinaryIO | None = None
         self._pixels: PixelDataWriter | None = None
 
@@ -65,9 +72,17 @@ class DicomWriter(Sink):
         frames = self._haze(result) if self.what == "haze" else self._tissue(result)
         try:
             for frame in frames:
-                pixels.append(frame)
+                pixels.append(self._marked(frame))
         except ValueError as error:
             raise self._too_large(error) from error
+
+    def _marked(self, picture: np.ndarray) -> np.ndarray:
+        if not self.with_mark:
+            return picture
+        if self._mark is None:
+            text = f"{PRODUCTS[self.what].description} (usdehaze)"
+            self._mark = Mark(text, image_mask(self.source.geometry, self.source.shape), picture)
+        return self._mark.on(picture)
 
     def _close(self, complete: bool) -> None:
         if self._file is not None:
@@ -82,8 +97,11 @@ class DicomWriter(Sink):
         try:
             with quiet():
                 colours = photometric(self.syntax, self.colour)
-                attributes = derived_attributes(self.source, result, self.what, colours)
+                window = _window(next(self._haze(result))) if self.what == "haze" else None
+                attributes = derived_attributes(self.source, result, self.what, colours, self.with_mark, window)
                 attributes.file_meta = FileMetaDataset()
+                attributes.file_meta.ImplementationClassUID = IMPLEMENTATION
+                attributes.file_meta.ImplementationVersionName = f"USDEHAZE_{usdehaze.__version__}"[:16]
                 attributes.file_meta.TransferSyntaxUID = ENCODERS[self.syntax][0]
                 pydicom.dcmwrite(self._file, attributes, enforce_file_format=True)
         except (OSError, InputError):
@@ -109,7 +127,11 @@ class DicomWriter(Sink):
                 yield after
                 continue
             step = after.astype(np.int16) - before
-            yield np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
+            rgb = np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
+            for mask, tint in self.source.tints:
+                lowered = mask & (step != 0)
+                rgb[lowered] = tint.recoloured(picture.rgb[lowered], before[lowered], after[lowered])
+            yield rgb
 
     def _haze(self, result: Result) -> Iterator[np.ndarray]:
         for row, haze_db in enumerate(result.haze):
@@ -127,3 +149,9 @@ class DicomWriter(Sink):
             "at most 4 GiB, as in any DICOM object",
             "take part of the frames with --frames, or compress them with --transfer-syntax",
         )
+
+
+def _window(haze: np.ndarray) -> int:
+    """The level that all but the brightest haze ``(H, W)`` uint8 lies under."""
+    seen = haze[haze > 0]
+    return max(2, round(float(np.quantile(seen, 0.995)))) if seen.size else 255

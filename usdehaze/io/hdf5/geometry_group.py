@@ -4,14 +4,15 @@ Group ``geometry``, attribute ``kind``:
 
 - "polar": datasets ``depths_m (H,)`` and ``angles_rad (W,)``;
 - "cartesian": attributes ``origin_m (z, x)``, ``found_by``, where known ``spacing_m (row, column)``; with a sector the
-  group ``geometry/sector`` whose attributes are the fields of `usdehaze.cine.Sector`.
+  group ``geometry/sector`` whose attributes are the fields of `usdehaze.cine.Sector`; those of further images on the
+  screen are rows of the dataset ``geometry/others (N, 7)``, in the same order.
 
 Dataset ``frame_times_s (T,)`` on the root, where the times are known.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import astuple, fields
 
 import h5py
 import numpy as np
@@ -39,6 +40,8 @@ def write_geometry(file: h5py.File, geometry: Geometry, frame_times_s: np.ndarra
             sector = group.create_group("sector")
             for field in fields(Sector):
                 sector.attrs[field.name] = float(getattr(geometry.sector, field.name))
+        if geometry.others:
+            group.create_dataset("others", data=[astuple(other) for other in geometry.others], dtype=np.float64)
     if frame_times_s is not None:
         file.create_dataset("frame_times_s", data=np.asarray(frame_times_s, dtype=np.float64))
 
@@ -67,8 +70,12 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
             values = {field.name: attribute_value(group["sector"], field.name) for field in fields(Sector)}
             sector = Sector(**{name: float(value) for name, value in values.items()})
         spacing_m = _pair(attribute_value(group, "spacing_m")) if "spacing_m" in group.attrs else None
+        others: tuple[Sector, ...] = ()
+        if "others" in group:
+            rows = get_dataset(file, "geometry/others", path)[()]
+            others = tuple(Sector(*(float(value) for value in row)) for row in rows)
         origin_m = _pair(attribute_value(group, "origin_m"))
-        return Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"))
+        return Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"), others)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(path, f"group geometry cannot be used ({error})", advice="write the file again") from error
 

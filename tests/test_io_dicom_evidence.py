@@ -1,0 +1,245 @@
+"""Where bytes and attributes disagree, the bytes decide, and a note says so."""
+
+import io
+
+import numpy as np
+import pydicom
+import pytest
+from _dicom import US, US_MULTIFRAME, dataset, save, write_dicom
+from _scans import fan_frames
+from PIL import Image
+from pydicom import uid
+from pydicom.encaps import encapsulate
+
+from usdehaze.decibels import grey_to_db
+from usdehaze.errors import InputError
+from usdehaze.io.dicom import open_dicom
+
+
+def grey_ybr(levels):
+    """``(..., H, W)`` to ``(..., H, W, 3)``: Y, and neutral chroma."""
+    return np.stack([levels, np.full_like(levels, 128), np.full_like(levels, 128)], axis=-1)
+
+
+def pairs(levels):
+    """``(T, H, W)``, W even, as Y Y Cb Cr with neutral chroma: ``(T, H, W / 2, 4)``."""
+    packed = np.full((*levels.shape[:2], levels.shape[2] // 2, 4), 128, np.uint8)
+    packed[..., 0], packed[..., 1] = levels[..., ::2], levels[..., 1::2]
+    return packed
+
+
+def read(path):
+    with open_dicom(path) as scan:
+        return scan.read(), " ".join(scan.source.assumptions)
+
+
+def labelled(path, shape, photometric, data, syntax=uid.ExplicitVRLittleEndian, **attributes):
+    """A file of these bytes under the attributes of a picture of that shape."""
+    ds = dataset(np.zeros(shape, np.uint8), photometric, **attributes)
+    ds.PixelData = data
+    if uid.UID(syntax).is_encapsulated:
+        ds["PixelData"].is_undefined_length = True
+    return save(path, ds, syntax)
+
+
+def assert_grey(cine, levels):
+    np.testing.assert_allclose(cine.frames, grey_to_db(levels, 60), atol=1e-4)
+    assert cine.tissue_mask is None or cine.tissue_mask.all()
+
+
+@pytest.mark.parametrize("columns", [64, 63])
+@pytest.mark.parametrize(("n_frames", "said"), [(1, None), (2, 2), (3, 3), (5, None), (6, 1)])
+def test_three_bytes_a_pixel_are_not_subsampled_whatever_the_label_says(tmp_path, n_frames, said, columns):
+    levels = fan_frames(n_frames, 64, 64)[..., :columns]
+    kind = US if n_frames == 1 else US_MULTIFRAME
+    shape, more = (n_frames, 64, columns, 3), {"NumberOfFrames": said} if n_frames > 1 else {}
+    path = labelled(tmp_path / "a.dcm", shape, "YBR_FULL_422", grey_ybr(levels).tobytes(), SOPClassUID=kind, **more)
+    cine, notes = read(path)
+    assert_grey(cine, levels)
+    assert "the length of the pixel data is that of YBR_FULL with 3 samples a pixel" in notes
+    assert ("Number of Frames" in notes) == (said != n_frames and n_frames > 1)
+    if said == n_frames and columns == 64:
+        relabelled = pydicom.dcmread(path)
+        relabelled.PhotometricInterpretation = "YBR_FULL"
+        assert np.array_equal(pydicom.pixels.pixel_array(relabelled, raw=True)[..., 0], levels)
+
+
+def test_three_bytes_of_a_partial_range(tmp_path):
+    levels = np.clip(fan_frames(2) // 2, 16, 235)
+    path = labelled(tmp_path / "a.dcm", (2, 64, 64, 3), "YBR_PARTIAL_422", grey_ybr(levels).tobytes())
+    cine, _ = read(path)
+    assert_grey(cine, np.rint((levels.astype(float) - 16) * 255 / 219))
+
+
+@pytest.mark.parametrize("label", ["YBR_FULL", "RGB"])
+@pytest.mark.parametrize("n_frames", [1, 2, 4])
+def test_two_bytes_a_pixel_are_subsampled_whatever_the_label_says(tmp_path, label, n_frames):
+    levels = fan_frames(n_frames)
+    cine, notes = read(labelled(tmp_path / "a.dcm", (n_frames, 64, 64, 3), label, pairs(levels).tobytes()))
+    assert_grey(cine, levels)
+    assert "subsampled chroma" in notes
+
+
+def test_odd_columns_of_subsampled_chroma(tmp_path):
+    """Pairs run on from row to row, as pydicom and dcmtk take them, or end with the row."""
+    levels = fan_frames(2, 64, 64)[..., :63]
+    run_on = pairs(levels.reshape(2, 32, 126)).tobytes()
+    padded = pairs(np.pad(levels, ((0, 0), (0, 0), (0, 1)))).tobytes()
+    for data in (run_on, padded):
+        cine, _ = read(labelled(tmp_path / "a.dcm", (2, 64, 63, 3), "YBR_FULL_422", data))
+        assert_grey(cine, levels)
+    with pytest.raises(InputError, match=r"odd number of columns \(63\); expected an even number"):
+        read(labelled(tmp_path / "a.dcm", (2, 64, 63, 3), "YBR_FULL_422", run_on[:-200]))
+
+
+def test_one_byte_a_pixel_is_grey_and_three_are_colours(tmp_path):
+    levels = fan_frames(2)
+    cine, notes = read(labelled(tmp_path / "a.dcm", (2, 64, 64, 3), "RGB", levels.tobytes()))
+    assert_grey(cine, levels)
+    assert "that of grey pixels" in notes
+    rgb = np.repeat(levels[..., None], 3, axis=3)
+    rgb[:, 20:30, 20:30] = (250, 0, 0)
+    cine, notes = read(labelled(tmp_path / "b.dcm", (2, 64, 64), "MONOCHROME2", rgb.tobytes()))
+    assert "RGB with 3 samples a pixel" in notes
+    assert np.array_equal(cine.tissue_mask[0], (np.ptp(rgb[0], axis=-1) == 0))
+
+
+def test_bytes_under_the_label_of_words_and_words_under_that_of_bytes(tmp_path):
+    levels = fan_frames(2)
+    cine, notes = read(labelled(tmp_path / "a.dcm", (2, 64, 64), "MONOCHROME2", levels.tobytes(), BitsAllocated=16))
+    assert_grey(cine, levels)
+    assert "grey pixels of 16 bits in the attributes" in notes
+    words = levels.astype("<u2").tobytes()
+    cine, _ = read(labelled(tmp_path / "b.dcm", (2, 64, 64), "MONOCHROME2", words))
+    assert_grey(cine, levels)
+
+
+@pytest.mark.parametrize("said", [None, 1, 2, 3])
+@pytest.mark.parametrize("shape", [(4, 64, 64), (5, 63, 61), (6, 64, 64)])
+def test_frames_that_number_of_frames_leaves_out_are_found(tmp_path, said, shape):
+    levels = fan_frames(*shape)
+    cine, notes = read(write_dicom(tmp_path / "a.dcm", levels, NumberOfFrames=said))
+    assert_grey(cine, levels)
+    assert f"the pixel data hold {shape[0]} frames" in notes
+
+
+@pytest.mark.parametrize("syntax", [uid.RLELossless, uid.JPEGLSLossless, uid.JPEG2000Lossless])
+@pytest.mark.parametrize("said", [None, 1])
+@pytest.mark.parametrize("table", [True, False])
+def test_frames_of_compressed_files_are_counted(tmp_path, syntax, said, table):
+    levels = fan_frames(4)
+    ds = dataset(levels)
+    ds.compress(syntax, levels, generate_instance_uid=False)
+    streams = list(pydicom.encaps.generate_frames(ds.PixelData, number_of_frames=4))
+    if not table:  # two fragments a frame where the streams begin with a marker
+        parts = 1 if syntax == uid.RLELossless else 2
+        ds.PixelData = encapsulate(streams, fragments_per_frame=parts, has_bot=False)
+        ds["PixelData"].is_undefined_length = True
+    if said is None:
+        del ds.NumberOfFrames
+    else:
+        ds.NumberOfFrames = said
+    cine, notes = read(save(tmp_path / "a.dcm", ds, syntax))
+    assert_grey(cine, levels)
+    assert "the pixel data hold 4 frames" in notes
+
+
+def jpeg(frame, subsampling, marked):
+    """A JPEG stream, with JFIF's marker, with Adobe's that says RGB, or with none."""
+    out = io.BytesIO()
+    Image.fromarray(frame).save(out, "JPEG", quality=95, subsampling=subsampling)
+    stream = out.getvalue()
+    bare = stream[:2] + stream[4 + int.from_bytes(stream[4:6], "big") :]
+    adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
+    return {"JFIF": stream, "none": bare, "Adobe": bare[:2] + adobe + bare[2:]}[marked], stream
+
+
+@pytest.mark.parametrize("subsampling", ["4:2:0", "4:2:2"])
+@pytest.mark.parametrize("marked", ["none", "JFIF", "Adobe"])
+@pytest.mark.parametrize("label", ["RGB", "YBR_FULL_422"])
+@pytest.mark.parametrize("columns", [128, 127])
+def test_subsampled_jpeg_is_ycbcr_whatever_the_label_and_the_marker_say(tmp_path, subsampling, marked, label, columns):
+    rgb = np.repeat(fan_frames(2, 128, 128)[..., :columns, None], 3, axis=3)
+    streams = [jpeg(frame, subsampling, marked) for frame in rgb]
+    data = encapsulate([stream for stream, _ in streams])
+    cine, notes = read(labelled(tmp_path / "a.dcm", rgb.shape, label, data, uid.JPEGBaseline8Bit))
+    whole = [np.asarray(Image.open(io.BytesIO(plain)).convert("YCbCr"))[..., 0] for _, plain in streams]
+    np.testing.assert_allclose(cine.frames, grey_to_db(np.stack(whole), 60), atol=60 * 2 / 255)
+    assert cine.tissue_mask is None or cine.tissue_mask.all()
+    assert ("but the frames are YCbCr" in notes) == (label == "RGB")
+
+
+@pytest.mark.parametrize("syntax", [uid.ExplicitVRLittleEndian, uid.RLELossless, uid.JPEGLSLossless])
+@pytest.mark.parametrize("label", ["RGB", "YBR_FULL"])
+def test_colours_under_the_wrong_label(tmp_path, syntax, label):
+    """Neutral chroma read as RGB is green all over; grey RGB read as YBR is green where it is black."""
+    levels = fan_frames(2)
+    frames = grey_ybr(levels) if label == "RGB" else np.repeat(levels[..., None], 3, axis=3)
+    frames[:, 40:44, 30:34] = (90, 60, 200)
+    ds = dataset(frames, "RGB")
+    if syntax != uid.ExplicitVRLittleEndian:
+        ds.compress(syntax, frames, generate_instance_uid=False)
+    ds.PhotometricInterpretation = label
+    cine, notes = read(save(tmp_path / "a.dcm", ds, syntax))
+    assert "they make a grey picture" in notes
+    grey = np.ones(levels.shape, bool)
+    grey[:, 40:44, 30:34] = False
+    np.testing.assert_allclose(cine.frames[grey], grey_to_db(levels[grey], 60), atol=1e-4)
+    assert np.array_equal(cine.tissue_mask, grey)
+
+
+@pytest.mark.parametrize(
+    ("label", "is_really"), [(uid.JPEGLSLossless, "j2k"), (uid.JPEG2000Lossless, "jls"), (uid.JPEGBaseline8Bit, "jls")]
+)
+def test_a_stream_of_another_kind_than_the_transfer_syntax_says(tmp_path, label, is_really):
+    levels = fan_frames(2)
+    ds = dataset(levels)
+    syntax = uid.JPEG2000Lossless if is_really == "j2k" else uid.JPEGLSLossless
+    ds.compress(syntax, levels, generate_instance_uid=False)
+    cine, notes = read(save(tmp_path / "a.dcm", ds, label))
+    assert_grey(cine, levels)
+    assert "The transfer syntax says" in notes
+
+
+def test_components_and_bits_are_those_of_the_stream(tmp_path):
+    levels = fan_frames(2, 128, 128)
+    streams = []
+    for frame in levels:
+        out = io.BytesIO()
+        Image.fromarray(frame).save(out, "JPEG", quality=100)
+        streams.append(out.getvalue())
+    seen = np.stack([np.asarray(Image.open(io.BytesIO(stream))) for stream in streams])
+    path = labelled(tmp_path / "a.dcm", (2, 128, 128, 3), "RGB", encapsulate(streams), uid.JPEGBaseline8Bit)
+    cine, notes = read(path)
+    assert_grey(cine, seen)
+    assert "Samples per Pixel says 3, but the frames have 1." in notes
+    words = dataset(levels.astype(np.uint16) * 16, bits=12)
+    words.compress(uid.JPEGLSLossless, levels.astype(np.uint16) * 16, generate_instance_uid=False)
+    words.BitsStored, words.HighBit = 16, 15
+    cine, notes = read(save(tmp_path / "b.dcm", words, uid.JPEGLSLossless))
+    np.testing.assert_allclose(cine.frames, grey_to_db(levels * 16.0, 60, 4095), atol=1e-4)
+    assert "Bits Stored says 16, but the frames have 12." in notes
+
+
+@pytest.mark.parametrize("syntax", [uid.ExplicitVRLittleEndian, uid.RLELossless, uid.JPEG2000Lossless])
+def test_gdcm_sees_the_same_levels(tmp_path, syntax):
+    """Files whose attributes are right, YBR and RGB, in the decoders of GDCM."""
+    gdcm = pytest.importorskip("gdcm")
+    rgb = np.repeat(fan_frames(2)[..., None], 3, axis=3)
+    path = write_dicom(tmp_path / "a.dcm", rgb, "RGB", syntax)
+    reader = gdcm.ImageReader()
+    reader.SetFileName(str(path))
+    assert reader.Read()
+    theirs = np.frombuffer(reader.GetImage().GetBuffer().encode("utf-8", "surrogateescape"), np.uint8)
+    cine, notes = read(path)
+    assert_grey(cine, theirs.reshape(rgb.shape)[..., 0])
+    assert "attributes" not in notes
+
+
+@pytest.mark.parametrize("said", [None, 1])
+def test_frames_of_a_video_are_counted_where_it_is_not_said_how_many(tmp_path, said):
+    from test_io_dicom_codecs import video_file
+
+    frames = np.repeat(fan_frames(5, 128, 128)[..., None], 3, axis=3)
+    cine, notes = read(video_file(tmp_path / "a.dcm", frames, NumberOfFrames=said))
+    assert len(cine.frames) == 5 and "the pixel data hold 5 frames" in notes
