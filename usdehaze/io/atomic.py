@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -58,7 +59,7 @@ class PartFile:
     def __init__(self, target: str | os.PathLike[str], overwrite: bool = False) -> None:
         self.target, self.overwrite = Path(target), overwrite
         check_target(self.target, overwrite)
-        self.path = self.target.with_name(f".{self.target.name[:200]}.part")
+        self.path = self.target.with_name(f".{_short(self.target.name)}.part")
         self._made: list[Path] = []
         self._lock: int | None = None
         try:
@@ -117,9 +118,12 @@ class PartFile:
                     self.target, "is being written by another run", advice="wait for it, or write elsewhere with -o"
                 ) from error
             except OSError:  # a file system without locks
+                empty = os.fstat(handle).st_size == 0
                 os.close(handle)
+                if empty:
+                    self.path.unlink(missing_ok=True)
                 break
-        self.path = self.target.with_name(f".{self.target.name[:200]}.{secrets.token_hex(4)}.part")
+        self.path = self.target.with_name(f".{_short(self.target.name)}.{secrets.token_hex(4)}.part")
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
         return None
 
@@ -156,13 +160,22 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _sync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
+    folder = path.is_dir()
+    if folder and os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if not (folder and error.errno in (errno.EINVAL, errno.ENOTSUP, errno.EBADF)):  # some network mounts cannot
+            raise
     finally:
         os.close(handle)
+
+
+def _short(name: str) -> str:
+    """As much of a name as leaves room, of the 255 bytes that file systems allow, for what is put around it."""
+    return os.fsdecode(os.fsencode(name)[:200])
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:

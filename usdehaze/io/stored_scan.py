@@ -15,6 +15,7 @@ from usdehaze.errors import InputError
 from usdehaze.geometry.sector import find_sector, frames_used
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.limits import check_frame
+from usdehaze.io.names import readable
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan, check_image
 from usdehaze.io.stored_cine import StoredCine
@@ -64,7 +65,7 @@ class StoredScan(Scan):
             raise
         self.frame_times_s = None if stored.frame_times_s is None else stored.frame_times_s[first:stop]
         self.source = Source(
-            name=self.path.name,
+            name=readable(self.path.name),
             sha256=sha256_of(path),
             dataset=stored.dataset,
             layout=stored.layout,

@@ -56,9 +56,23 @@ def _open(path: str | os.PathLike[str]) -> h5py.File:
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
-        if "locking flag" not in str(error):
-            raise
-    return h5py.File(path, "r")  # this very process has it open already, with locking
+        reason = str(error)
+    if "locking flag" in reason:  # this very process has it open already, with locking
+        return h5py.File(path, "r")
+    if "already open for write" in reason or "SWMR" in reason:
+        with suppress(OSError, ValueError):
+            return h5py.File(path, "r", libver="latest", swmr=True, locking=False)
+        raise InputError(
+            path,
+            "is open for writing elsewhere, or was when its writer crashed",
+            "a file that was closed",
+            "close it there, or clear the mark with: h5clear -s FILE",
+        )
+    if "truncated file" in reason:
+        raise InputError(
+            path, "is cut off, or still being written (HDF5 says truncated file)", "a file that was closed"
+        )
+    raise OSError(reason)
 
 
 def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:

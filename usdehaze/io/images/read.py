@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from usdehaze.errors import InputError
+from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import format_of, images_in
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
@@ -22,7 +22,7 @@ PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
 
 
 class ImageScan(StoredScan):
-    """Frames in a single image file: PNG, JPEG, BMP, TIFF or MetaImage (``.mha``).
+    """Frames in a single image file: PNG, JPEG, BMP, TIFF, GIF or MetaImage.
 
     Colours become their luma, a fourth channel (opacity) is left out.
     """
@@ -33,15 +33,8 @@ class ImageScan(StoredScan):
         self._file = open_image(self.path)
         return self._file.stored()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError:
-            raise
-        except Exception as error:  # image decoders raise whatever they come across
-            reason = str(error).split("\n")[0] or type(error).__name__
-            raise InputError(self.path, f"cannot be read as an image ({reason})", advice="it may be damaged") from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return decoding(self.path, "an image")
 
 
 class ImageFolderScan(ImageScan):
@@ -78,7 +71,7 @@ class ImageFolderScan(ImageScan):
             read,
             spacing_m=first.spacing_m,
             origin_m=first.origin_m,
-            assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.",),
+            assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.", *first.assumptions),
         )
 
 
@@ -94,11 +87,13 @@ class PillowImage:
         with Image.open(path, formats=PILLOW_FORMATS) as image:
             self.n_frames, self.kind = getattr(image, "n_frames", 1), image.format
             self._first = _values(image, path)
+            self._colour = _is_coloured(image)
 
     def stored(self) -> StoredCine:
         """The frames."""
         shape = (self.n_frames, *self._first.shape)
-        return StoredCine(f"{self.kind} image", "", shape, self._first.dtype, self.read)
+        notes = ("Colours taken as their luma.",) if self._colour else ()
+        return StoredCine(f"{self.kind} image", "", shape, self._first.dtype, self.read, assumptions=notes)
 
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)``."""
@@ -132,6 +127,14 @@ def open_image(path: Path) -> ImageFile:
 def natural_order(paths: list[Path]) -> list[Path]:
     """``frame-2.png`` before ``frame-10.png``."""
     return sorted(paths, key=lambda p: ([int(t) if t.isdigit() else t for t in re.split(r"([0-9]+)", p.name)], p.name))
+
+
+def _is_coloured(image: Image.Image) -> bool:
+    """Whether any pixel of the frame that an image stands at is not grey."""
+    if image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16"):
+        return False
+    rgb = np.asarray(image.convert("RGB"))
+    return bool((rgb != rgb[..., :1]).any())
 
 
 def _values(image: Image.Image, path: Path) -> np.ndarray:
