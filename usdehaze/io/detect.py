@@ -21,7 +21,7 @@ RESULT_SUFFIXES = (RESULT_SUFFIX, ZEA_SUFFIX, DICOM_SUFFIX, DICOM_HAZE_SUFFIX, *
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a whole file, hex; of a scan of several files, such as a folder of images, of their hashes and names."""
+    """SHA-256 of a file, hex; of a scan of several files, such as a folder of images, of their hashes and names."""
     path = Path(path)
     found = format_of(path)
     parts = images_in(path) if path.is_dir() else [path, *(found.other_files(path) if found else ())]

@@ -6,7 +6,7 @@ import gzip
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class _Values:
     """
 
     name, chunks = "", None
+    attrs: ClassVar[dict[str, str]] = {}
 
     def __init__(self, file: Any, header: Any, packed: bool, path: Path) -> None:
         from nibabel.arrayproxy import ArrayProxy
@@ -79,7 +80,7 @@ class _Values:
         self._values = ArrayProxy(file, header)
         scaled = (self._values.slope, self._values.inter) != (1, 0)
         self.shape, self.dtype = sides[::-1], np.dtype(np.float64) if scaled else stored
-        self.ndim, self.size, self.attrs = len(sides), int(np.prod(sides, dtype=object)), {}
+        self.ndim, self.size = len(sides), int(np.prod(sides, dtype=object))
 
     def __getitem__(self, part: Any) -> np.ndarray:
         return np.asarray(self._values[part[::-1]] if part else self._values).T

@@ -39,7 +39,7 @@ class NpzScan(StoredScan):
                 n: shapes[n] for n, (shape, dtype) in members.items() if is_numeric(dtype) and frame_shaped(shape)
             }
             others = {name: shapes[name] for name in members if name not in frames}
-            name, notes = self.reading.dataset, ()
+            name, notes = self.reading.dataset, tuple[str, ...]()
             if name is None:
                 name, notes = choose(frames, others, self.path)
             if name not in members:

@@ -69,9 +69,8 @@ def _open(path: str | os.PathLike[str]) -> h5py.File:
             "close it there, or clear the mark with: h5clear -s FILE",
         )
     if "truncated file" in reason:
-        raise InputError(
-            path, "is cut off, or still being written (HDF5 says truncated file)", "a file that was closed"
-        )
+        found = "is cut off, or still being written (HDF5 says truncated file)"
+        raise InputError(path, found, "a file that was closed")
     raise OSError(reason)
 
 

@@ -33,7 +33,8 @@ class GifImage:
 
     def _look_through(self) -> tuple[np.ndarray, bool]:
         """When each frame is first shown, s; and whether any is coloured."""
-        starts, colour, now, index = [], False, 0.0, 0
+        starts: list[float] = []
+        colour, now, index = False, 0.0, 0
         while True:
             try:
                 self._image.seek(index)

@@ -1,6 +1,6 @@
-"""MetaImage files (``.mha``, ``.mhd`` with ``.raw``), of ITK, PLUS and the DehazingEcho2025 challenge, a frame at a time.
+"""MetaImage files (``.mha``, ``.mhd`` with ``.raw``) of ITK, PLUS and the DehazingEcho2025 challenge.
 
-A text header, then the values, column fastest, plain or as a zlib stream, in the same file or beside it.
+A text header, then the values, read a frame at a time: column fastest, plain or as a zlib stream, in the same file or beside it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class MetaImage:
         files = self.header.files
         self._in_file = self.n_frames // len(files)  # frames
         self._inflate: _Inflate | None = None
+        self._position = 0  # in the inflated values
         self._open_index, self._file = 0, open(files[0], "rb")
         try:
             for file in files:
@@ -57,7 +58,7 @@ class MetaImage:
 
     def stored(self) -> StoredCine:
         """The frames, with what the header says about them."""
-        header, notes = self.header, ()
+        header, notes = self.header, tuple[str, ...]()
         if self.n_frames > 1 and header.times_s is None:
             notes = ("The third axis taken as frames.",)
         size, spacing_m = (self.height, self.width), header.spacing_m

@@ -55,6 +55,7 @@ def read_header(path: Path) -> Header:
         InputError: it is damaged, or says something else than 2-D frames in this file or beside it.
     """
     fields, times, after, start = _lines(path)
+    names = _names(path, fields["ElementDataFile"], after)
     try:
         sides = [int(side) for side in fields["DimSize"].split()]
         channels = int(fields.get("ElementNumberOfChannels", "1"))
@@ -72,7 +73,8 @@ def read_header(path: Path) -> Header:
         raise InputError(path, f"frames of {sides[1]} x {sides[0]}", f"at least {MIN_SIDE} x {MIN_SIDE}")
     check_frame((sides[1], sides[0]), path)
     n_frames = long[0] if long else 1
-    files, local = _files(path, fields["ElementDataFile"], after, n_frames)
+    if len(names) not in (0, 1, n_frames):
+        raise InputError(path, f"keeps {n_frames} frames in {len(names)} files", "one file, or one a frame")
     given = len(spacing_mm) >= 2 and np.isfinite(spacing_mm).all() and min(spacing_mm[:2]) > 0
     given = given and spacing_mm[:2] != [1, 1]
     return Header(
@@ -81,8 +83,8 @@ def read_header(path: Path) -> Header:
         dtype=dtype,
         spacing_m=(spacing_mm[1] / 1000, spacing_mm[0] / 1000) if given else None,
         compressed=fields.get("CompressedData", "False").lower() == "true",
-        files=files,
-        skipped=start if local else skipped,
+        files=tuple(path.parent / name for name in names) or (path,),
+        skipped=skipped if names else start,
         times_s=_times(times, n_frames),
         orientation=fields.get("UltrasoundImageOrientation", "")[:2].upper(),
     )
@@ -109,10 +111,10 @@ def _lines(path: Path) -> tuple[dict[str, str], dict[int, float], list[str], int
     raise InputError(path, "has no complete MetaImage header", "a line ElementDataFile")
 
 
-def _files(path: Path, named: str, listed: list[str], n_frames: int) -> tuple[tuple[Path, ...], bool]:
-    """The files with the values, and whether they are this one."""
+def _names(path: Path, named: str, listed: list[str]) -> list[str]:
+    """Names of the files with the values, beside the header; none where they follow it."""
     if named.upper() == "LOCAL":
-        return (path,), True
+        return []
     pattern = named.split()
     if named.startswith("LIST"):
         names = [name for name in listed if name]
@@ -120,14 +122,14 @@ def _files(path: Path, named: str, listed: list[str], n_frames: int) -> tuple[tu
         names = _numbered(path, pattern)
     else:
         names = [named]
-    if len(names) not in (1, n_frames):
-        raise InputError(path, f"keeps {n_frames} frames in {len(names)} files", "one file, or one a frame")
     for name in names:
         if {PurePosixPath(name).name, PureWindowsPath(name).name} != {name} or name in ("", ".", ".."):
             raise InputError(path, "keeps its data in another file, which is not followed", "a file beside it")
         if not (path.parent / name).is_file():
             raise InputError(path, f"keeps its data in another file, {name[:80]!r}, which is not beside it")
-    return tuple(path.parent / name for name in names), False
+    if not names:
+        raise InputError(path, "lists no file with its data", "ElementDataFile = LOCAL, or a file beside it")
+    return names
 
 
 def _numbered(path: Path, pattern: list[str]) -> list[str]:
