@@ -9,7 +9,7 @@ from pathlib import Path
 
 from usdehaze.choices import PREVIEW_KINDS
 from usdehaze.errors import InputError
-from usdehaze.io.formats import SUFFIXES, format_of, images_in
+from usdehaze.io.formats import SUFFIXES, format_of, parts_of
 
 RESULT_SUFFIX = ".dehazed.h5"
 REVIEW_SUFFIX = ".review.html"
@@ -22,11 +22,9 @@ RESULT_SUFFIXES = (RESULT_SUFFIX, ZEA_SUFFIX, DICOM_SUFFIX, DICOM_HAZE_SUFFIX, *
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, hex; of a scan of several files, such as a folder of images, of their hashes and names."""
-    path = Path(path)
-    found = format_of(path)
-    parts = images_in(path) if path.is_dir() else [path, *(found.other_files(path) if found else ())]
-    if parts == [path]:
-        return _sha256(path)
+    parts = parts_of(path)
+    if parts == [Path(path)]:
+        return _sha256(parts[0])
     digest = hashlib.sha256()
     for part in parts:
         digest.update(os.fsencode(f"{_sha256(part)}  {part.name}\n"))

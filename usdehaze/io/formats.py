@@ -261,6 +261,19 @@ def _look(path: Path) -> tuple[FileFormat | None, bytes]:
     return found, start
 
 
+def parts_of(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a scan lies in: the one itself and others beside it, or the images of a folder.
+
+    Raises:
+        InputError: as of `format_of`, or others are not there.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return images_in(path)
+    found = format_of(path)
+    return [path, *(found.other_files(path) if found is not None else ())]
+
+
 def images_in(folder: str | os.PathLike[str]) -> list[Path]:
     """Images directly in a folder, without hidden files and previews; of several suffixes, those of the commonest."""
     images: dict[str, list[Path]] = {}

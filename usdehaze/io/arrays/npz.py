@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import ArrayDataset, check_array
 from usdehaze.io.arrays.npy import mapped_array, read_npy_header
@@ -20,7 +21,6 @@ from usdehaze.io.hdf5.layouts.plain import choose
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
-_MAX_MEMBERS = 4096
 _MOST_COMPRESSED = 1032  # what deflate can reach
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the two that NumPy writes
 _BLOCK = 2**20
@@ -56,8 +56,7 @@ class NpzScan(StoredScan):
     def _members(self, archive: zipfile.ZipFile) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and type of every array by its name; Python objects are left out."""
         infos = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-        if len(infos) > _MAX_MEMBERS:
-            raise InputError(self.path, f"holds {len(infos)} arrays", f"at most {_MAX_MEMBERS}")
+        spend(self.path, objects=len(infos))
         members = {}
         for info in infos:
             if info.compress_type not in _METHODS or info.flag_bits & 1:

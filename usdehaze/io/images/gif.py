@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from usdehaze.budget import spend
 from usdehaze.io.decoding import decoding
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
@@ -40,6 +41,7 @@ class GifImage:
                 self._image.seek(index)
             except EOFError:
                 return np.array(starts), colour
+            spend(self.path, objects=1)
             starts.append(now)
             now += self._image.info.get("duration", 0) / 1000
             rgb = np.asarray(self._image.convert("RGB"))

@@ -1,6 +1,7 @@
 """MetaImage files (``.mha``, ``.mhd`` with ``.raw``) of ITK, PLUS and the DehazingEcho2025 challenge.
 
-A text header, then the values, read a frame at a time: column fastest, plain or as a zlib stream, in the same file or beside it.
+A text header, then the values, read a frame at a time: column fastest, plain or as a zlib stream, in the same file or
+beside it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.limits import MIN_SIDE, check_frame
 
@@ -96,6 +97,7 @@ def _lines(path: Path) -> tuple[dict[str, str], dict[int, float], list[str], int
     times: dict[int, float] = {}
     with open(path, "rb") as file:
         while file.tell() < _HEADER_BYTES and (line := file.readline(_LINE_BYTES)):
+            spend(path, decoded=len(line))
             name, equals, value = line.decode("utf-8", "surrogateescape").partition("=")
             name, value = name.strip(), value.strip()
             if not equals:
