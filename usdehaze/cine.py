@@ -83,7 +83,8 @@ class Source:
         layout: what the reader recognised, for instance "HDF5 dataset" or "usdehaze simulation".
         units: how stored values became dB: "dB", "8-bit", "grey" (levels of another
             full scale), "envelope", "I/Q".
-        assumptions: what had to be assumed, one sentence each; shown by ``info`` and kept in the result.
+        assumptions: what had to be assumed, one sentence each, guesses as `usdehaze.notes.Guess`; told by ``info`` and
+            ``process`` and kept in the result.
         first_frame: index in the source of the first frame held.
     """
 

@@ -31,6 +31,11 @@ def in_db(value: float) -> str:
     return f"{value:g} dB"
 
 
+def in_sentences(notes: str) -> str:
+    """Notes that stand one a line, one after the other."""
+    return " ".join(notes.split("\n"))
+
+
 @dataclass(frozen=True)
 class Field:
     """One row of the table.
@@ -63,7 +68,7 @@ FIELDS = (  # in the order in which they are shown
     Field("source_layout", "source layout", "source"),
     Field("source_units", "source values", "source"),
     Field("first_frame", "", "source"),
-    Field("notes", "", "source"),  # everything that was guessed or left out
+    Field("notes", "notes", "source", words=in_sentences),  # everything that was guessed or left out
     Field("assumptions", "", "source"),  # the same: files had it before they had notes
     Field("usdehaze_version", "usdehaze version", "result"),
     Field("format", "", "result"),

@@ -29,6 +29,11 @@ class Console:
         if not self.quiet:
             click.echo(printable(message))
 
+    def note(self, message: str) -> None:
+        """A line on stderr, unless ``--quiet``."""
+        if not self.quiet:
+            complain(message)
+
     def report(self, error: Exception, scan: object = None) -> None:
         """One line on stderr, which names the scan at fault; with ``--debug`` the traceback before it."""
         stopping.check()

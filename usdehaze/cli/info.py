@@ -10,6 +10,7 @@ import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
 from usdehaze.cli.options import reading_options, take_reading
+from usdehaze.notes import in_full
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +87,7 @@ def _lines(scan: Scan) -> list[tuple[str, str]]:
         ("dynamic range", f"{scan.dynamic_range_db:g} dB"),
         ("frame rate", _frame_rate(scan.frame_times_s)),
         ("units", scan.source.units),
-        *(("assumption", sentence) for sentence in scan.source.assumptions),
+        *(("assumption", in_full(note)) for note in scan.source.assumptions),
     ]
 
 

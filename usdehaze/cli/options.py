@@ -148,7 +148,7 @@ def region_options(command: _Command) -> _Command:
 
 
 def reading_options(command: _Command) -> _Command:
-    """Adds the options that say what a file does not: ``--dataset``, ``--axes``, ``--units``, ``--dynamic-range``."""
+    """Adds the options that say what a file does not, ``--units`` and the like."""
     options = (
         click.option("--dataset", metavar="NAME", help="Dataset inside the HDF5 file, where several could be frames."),
         click.option("--axes", metavar="AXES", help="Its axes in stored order, e.g. THW, HWT, THWC; else guessed."),
@@ -156,6 +156,7 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB."
         ),
+        click.option("--strict", is_flag=True, help="Refuse a scan where anything has to be guessed."),
     )
     for option in reversed(options):
         command = option(command)

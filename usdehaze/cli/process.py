@@ -26,6 +26,7 @@ from usdehaze.cli.options import (
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
 from usdehaze.errors import UsdehazeError
+from usdehaze.notes import in_full
 
 if TYPE_CHECKING:
     from usdehaze.dehazing.dehazer import Dehazer
@@ -143,6 +144,8 @@ class _Worker:
             self.console.report(error, job.scan)
             return False
         with scan:
+            for note in scan.source.assumptions:
+                self.console.note(f"{job.scan}: {in_full(note)}")
             if self.dehazer is None:
                 self.dehazer = self._load()
             try:

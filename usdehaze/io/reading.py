@@ -21,6 +21,7 @@ class ReadingOptions(TypedDict, total=False):
     units: Units | None
     dynamic_range_db: float | None
     frames: slice | None
+    strict: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class Reading:
             `usdehaze.io.units` is wrong.
         dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
+        strict: refuse a scan of which anything has to be guessed (`usdehaze.notes.Guess`).
 
     Raises:
         ValueError: units or a dynamic range that there are not, frames with a step. Axes are checked once the dataset
@@ -46,6 +48,7 @@ class Reading:
     units: Units | None = None
     dynamic_range_db: float | None = None
     frames: slice | None = None
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.units is not None and self.units not in UNITS:

@@ -22,6 +22,7 @@ from usdehaze.io.scan import Scan, check_image
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
+from usdehaze.notes import refuse_guesses
 
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
 SECTOR_BYTES = 2**28  # that these frames may fill
@@ -63,6 +64,9 @@ class StoredScan(Scan):
                 self._scale = find_decibel_scale(stored, reading, path)
                 self.dynamic_range_db = self._scale.dynamic_range_db
                 self.geometry, notes = self._find_geometry(stored)
+            notes = self._scale.assumptions + notes
+            if reading.strict:
+                refuse_guesses(notes, path)
             sha256 = sha256_of(path)
             self._fingerprint.check()
         except BaseException as error:
@@ -77,7 +81,7 @@ class StoredScan(Scan):
             dataset=stored.dataset,
             layout=stored.layout,
             units=self._scale.units,
-            assumptions=self._scale.assumptions + notes,
+            assumptions=notes,
             first_frame=first,
         )
 

@@ -28,6 +28,7 @@ from usdehaze import decibels
 from usdehaze.errors import InputError
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 FULL_SCALES = (255.0, 4095.0, 65535.0)
@@ -105,7 +106,7 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
         survey = look_over(stored, path)
     if units is None and survey is not None:
         units, note = _guess(stored, survey, path)
-        notes.append(note)
+        notes.append(Guess(note, "--units"))
     if units == "dB":
         full_scale = 0.0
         if survey is not None and survey.high > 0:
@@ -114,7 +115,7 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if survey is not None and units == "grey":
         full_scale = _full_scale(stored.dtype, survey)
         if asked is None:
-            notes.append(f"Full scale (0 dB) taken as {full_scale:g}.")
+            notes.append(Guess(f"Full scale (0 dB) taken as {full_scale:g}.", "--full-scale"))
     if survey is not None and units in ("envelope", "I/Q"):
         if survey.low < 0:
             raise InputError(path, f"an envelope with negative values (down to {survey.low:g})", "values >= 0")
@@ -124,7 +125,7 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
         notes.append("0 dB is the largest amplitude in the dataset.")
     if range_db is None:
         range_db, note = _dynamic_range(units, survey)
-        notes.append(note)
+        notes.append(Guess(note, "--dynamic-range"))
     return DecibelScale(str(units), float(range_db), full_scale, tuple(notes))
 
 

@@ -162,6 +162,7 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Res
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
     how = ", ".join(f"{field.key} {words}" for field, words in describe(result.settings, "setting"))
     text = f"{product.derivation} by usdehaze {result.usdehaze_version}, joint posterior sampling: {how}"
+    text = " ".join((*scan.source.assumptions, text))
     before = word(source, "DerivationDescription")
     out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
     out.DerivationCodeSequence = Sequence([*items(out, "DerivationCodeSequence"), _code(*product.code)])
