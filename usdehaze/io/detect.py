@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from usdehaze.choices import PREVIEW_KINDS
@@ -52,13 +52,13 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return scans
 
 
-def lost_in(paths: Iterable[str | os.PathLike[str]]) -> list[InputError]:
+def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
     """What keeps scans in these folders from being found: links that lead nowhere, folders that cannot be read."""
-    lost: list[InputError] = []
+    lost: dict[Path, InputError] = {}
     for folder in map(Path, paths):
-        for parent, names in _folders(folder, lost.append) if folder.is_dir() else ():
+        for parent, names in _folders(folder, lost) if folder.is_dir() else ():
             broken = (path for name in names if not (path := parent / name).exists())
-            lost.extend(InputError(path, "is a link that leads nowhere") for path in broken)
+            lost |= {path: InputError(path, "is a link that leads nowhere") for path in broken}
     return lost
 
 
@@ -83,20 +83,21 @@ def _listed(path: Path) -> list[Path]:
 
 
 def _scans_in(folder: Path) -> Iterator[Path]:
-    for parent, names in _folders(folder, lambda lost: None):
+    for parent, names in _folders(folder, {}):
         names = [name for name in names if not name.endswith(RESULT_SUFFIXES)]
         scans = [path for name in names if _is_scan(path := parent / name)]
         yield from scans or filter(_is_scan, [parent])
 
 
-def _folders(folder: Path, lose: Callable[[InputError], None]) -> Iterator[tuple[Path, list[str]]]:
+def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path, list[str]]]:
     """Folders in a folder, it included, with the names of the files in each; nothing hidden, and each folder once.
 
-    Folders that are links come last, so that a scan which can be reached without a link has the name of that way.
+    Those that cannot be read are put into ``lost``. Folders that are links come last, so that a scan which can be
+    reached without a link has the name of that way.
     """
 
     def unreadable(error: OSError) -> None:
-        lose(InputError(error.filename, f"cannot be read ({error.strerror})"))
+        lost[Path(error.filename)] = InputError(error.filename, f"cannot be read ({error.strerror})")
 
     seen: set[tuple[int, int]] = set()
     waiting = [folder]

@@ -17,6 +17,7 @@ from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.limits import MIN_SIDE, check_frame
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
+from usdehaze.notes import Guess
 
 _MAX_OFFSET = 2**24  # bytes of header and extensions before the values
 _MOST_COMPRESSED = 1032  # what gzip can reach
@@ -46,7 +47,7 @@ class NiftiScan(StoredScan):
         cine = frames_of(values, self.path, "NIfTI", letters[::-1])
         notes = cine.assumptions
         if "T" in letters and not self.reading.axes and values.long[2] != _TIME:
-            notes += ("The third axis taken as frames.",)
+            notes += (Guess("The third axis taken as frames.", "--axes"),)
         times = _frame_times(header, cine.shape[0]) if values.long[2:] == [_TIME] else None
         spacing_m = _spacing(header, [values.long[letters.index(letter)] for letter in "HW"])
         return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes)

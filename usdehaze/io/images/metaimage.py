@@ -16,6 +16,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.images.metaimage_header import read_header
 from usdehaze.io.luma import luma
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 
 _READ_BYTES = 2**20
 _MOST_COMPRESSED = 1032  # what zlib can reach
@@ -60,8 +61,8 @@ class MetaImage:
     def stored(self) -> StoredCine:
         """The frames, with what the header says about them."""
         header, notes = self.header, tuple[str, ...]()
-        if self.n_frames > 1 and header.times_s is None:
-            notes = ("The third axis taken as frames.",)
+        if self.n_frames > 1 and not header.is_sequence:
+            notes = (Guess("The third axis taken as frames.", "Kinds = domain domain list in the header"),)
         size, spacing_m = (self.height, self.width), header.spacing_m
         if self._turned:
             size, spacing_m = size[::-1], spacing_m and spacing_m[::-1]

@@ -34,6 +34,7 @@ class Header:
         compressed: each file is one zlib stream.
         files: with the values, in order: one for all frames, or one a frame.
         skipped: bytes before the values in each of them; -1 where they are what ends the file.
+        is_sequence: says itself that the third axis is one of frames.
         times_s: of the frames, where a sequence has them.
         orientation: PLUS's two letters for where x and y point: M, U (marked side and its opposite), F, N (far, near).
     """
@@ -45,6 +46,7 @@ class Header:
     compressed: bool
     files: tuple[Path, ...]
     skipped: int
+    is_sequence: bool
     times_s: np.ndarray | None
     orientation: str
 
@@ -86,6 +88,7 @@ def read_header(path: Path) -> Header:
         compressed=fields.get("CompressedData", "False").lower() == "true",
         files=tuple(path.parent / name for name in names) or (path,),
         skipped=skipped if names else start,
+        is_sequence=bool(times) or fields.get("Kinds", "").lower().split()[-1:] in (["list"], ["time"]),
         times_s=_times(times, n_frames),
         orientation=fields.get("UltrasoundImageOrientation", "")[:2].upper(),
     )

@@ -16,34 +16,36 @@ from usdehaze.io.hdf5.access import get_dataset, get_group, small_array
 from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 
 _IMAGE = "ITKImage/0"
 
 
 def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
-    """The image, unless another dataset is named or its axes are."""
-    group = get_group(file, _IMAGE)
-    named = reading.dataset is None or reading.dataset.strip("/") == f"{_IMAGE}/VoxelData"
-    if group is None or "VoxelData" not in group or not named or reading.axes:
+    """The image, unless another dataset is named."""
+    group, name = get_group(file, _IMAGE), f"{_IMAGE}/VoxelData"
+    if group is None or "VoxelData" not in group or (reading.dataset or name).strip("/") != name:
         return None
-    voxels = get_dataset(file, f"{_IMAGE}/VoxelData", path)
+    voxels = get_dataset(file, name, path)
     sides = _numbers(group, "Dimension", path)
     n_axes = voxels.ndim if sides is None else len(sides)
     if n_axes not in (2, 3, 4) or (sides is not None and tuple(sides[::-1]) != voxels.shape[:n_axes]):
         raise InputError(path, f"VoxelData has shape {voxels.shape}", "the Dimension beside it, of 2 to 4 axes")
-    long = [axis for axis in range(n_axes - 2) if voxels.shape[axis] > 1]
-    if len(long) > 1:
+    long = [axis for axis in range(n_axes) if voxels.shape[axis] > 1]
+    if len(long) not in (2, 3):
         raise InputError(path, f"VoxelData has shape {voxels.shape}: a volume over time", "width x height x frames")
-    cine = frames_of(voxels, path, "ITK HDF5", "T" * len(long) + "HW" + "C" * (voxels.ndim > n_axes))
-    if long:
-        cine = replace(cine, assumptions=(*cine.assumptions, "The third axis taken as frames."))
+    letters = (reading.axes or "THW"[-len(long) :] + "C" * (voxels.ndim > n_axes)).upper()
+    cine = frames_of(voxels, path, "ITK HDF5", letters)
+    if len(long) == 3 and not reading.axes:
+        cine = replace(cine, assumptions=(*cine.assumptions, Guess("The third axis taken as frames.", "--axes")))
     spacing = _numbers(group, "Spacing", path)
-    if spacing is None or len(spacing) < 2 or not (np.isfinite(spacing).all() and min(spacing[:2]) > 0):
+    if spacing is None or len(spacing) != n_axes or not np.isfinite(spacing).all():
         return cine
-    if list(spacing[:2]) == [1, 1]:  # as ITK leaves it
+    by_letter = dict(zip(letters, (float(spacing[::-1][axis]) for axis in long), strict=False))
+    row_mm, column_mm = by_letter.get("H", 0.0), by_letter.get("W", 0.0)
+    if min(row_mm, column_mm) <= 0 or (row_mm, column_mm) == (1, 1):  # 1 is as ITK leaves it
         return cine
-    x_mm, y_mm = (float(value) for value in spacing[:2])
-    return replace(cine, spacing_m=(y_mm / 1000, x_mm / 1000))
+    return replace(cine, spacing_m=(row_mm / 1000, column_mm / 1000))
 
 
 def _numbers(group: h5py.Group, name: str, path: object) -> np.ndarray | None:
