@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import click
 
@@ -190,10 +190,10 @@ def _is_log(path: Path) -> bool:
         return False
 
 
-def _lines(path: Path, most: int | None = None) -> list[dict[str, object]]:
+def _lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:
     """Lines of a log; none where one of them is no such line."""
     names = set(asdict(Entry("")))
-    lines: list[dict[str, object]] = []
+    lines: list[dict[str, Any]] = []
     with open(path, encoding="utf-8", errors="replace") as file:
         while (most is None or len(lines) < most) and file.tell() < _CSV_BYTES and (text := file.readline(2**24)):
             try:
