@@ -19,6 +19,9 @@ FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,mpegts,mpeg,mpegvideo,h264,hevc,avi,matroska,
 MAX_FRAMES = 1_000_000
 _LARGEST_ALLOCATION = 2**29  # bytes
 _LINE = 1000
+NAMELESS = os.path.isdir("/dev/fd")  # files without a name can be handed on
+
+Source = str | os.PathLike[str] | IO[bytes]
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,17 @@ class Decoder:
     """Frames of a video, best read one after the other: going back means to decode from the beginning.
 
     Args:
-        name: of the file that ffmpeg reads.
+        source: what ffmpeg reads: the name of a file, or an open one.
         size: ``(H, W)`` that the frames must have.
-        path: for messages; another one where ``name`` is a copy.
+        path: for messages; another one where ``source`` is a copy.
         declared: who says so, for messages.
 
     Raises:
         InputError: there is no ffmpeg.
     """
 
-    def __init__(self, name: str | os.PathLike[str], size: tuple[int, int], path: object, declared: str) -> None:
-        self.name, self.size, self.path, self.declared = name, size, path, declared
+    def __init__(self, source: Source, size: tuple[int, int], path: object, declared: str) -> None:
+        self.source, self.size, self.path, self.declared = source, size, path, declared
         self._program = program(path)
         self._process: subprocess.Popen[bytes] | None = None
         self._next = 0
@@ -100,7 +103,7 @@ class Decoder:
 
     def _start(self) -> None:
         self.close()
-        self._process = _start(self._program, self.name, ["-f", "yuv4mpegpipe", "-"])
+        self._process = _start(self._program, self.source, ["-f", "yuv4mpegpipe", "-"])
         self._next = 0
         header = self._output().readline(_LINE).decode("ascii", "replace").split()
         size = {part[0]: part[1:] for part in header[1:]}
@@ -141,8 +144,8 @@ def program(path: object) -> str:
 
 
 @contextmanager
-def _running(name: str | os.PathLike[str], arguments: list[str], path: object) -> Iterator[IO[bytes]]:
-    process = _start(program(path), name, arguments)
+def _running(source: Source, arguments: list[str], path: object) -> Iterator[IO[bytes]]:
+    process = _start(program(path), source, arguments)
     try:
         assert process.stdout is not None
         yield process.stdout
@@ -150,13 +153,22 @@ def _running(name: str | os.PathLike[str], arguments: list[str], path: object) -
         _end(process)
 
 
-def _start(program: str, name: str | os.PathLike[str], arguments: list[str]) -> subprocess.Popen[bytes]:
+def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Popen[bytes]:
     """ffmpeg, decoding the first video stream of a file to full-range YCbCr."""
+    passed = []
+    if isinstance(source, str | os.PathLike):
+        name = os.fspath(source)
+    elif NAMELESS:
+        passed = [source.fileno()]
+        os.lseek(passed[0], 0, os.SEEK_SET)  # some systems share the position
+        name = f"/dev/fd/{passed[0]}"
+    else:
+        name = str(source.name)
     bounds = ["-max_alloc", str(_LARGEST_ALLOCATION), "-threads", "1"]
-    read = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", "file:" + os.fspath(name)]
+    read = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", f"file:{name}"]
     full = ["-map", "0:v:0", "-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1"]
     command = [program, "-v", "quiet", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=passed)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat
 from usdehaze.io.dicom.frames import fragments
 from usdehaze.io.dicom.header import Header
-from usdehaze.io.ffmpeg import Decoder
+from usdehaze.io.ffmpeg import NAMELESS, Decoder
 
 VIDEO_SYNTAXES = {  # to Lossy Image Compression Method (0028,2114)
     **dict.fromkeys((f"1.2.840.10008.1.2.4.10{digit}" for digit in "01"), "ISO_13818_2"),
@@ -37,7 +37,8 @@ class VideoFrames:
         spans, _, _ = fragments(header, path)
         if n_frames > sum(length for _, length in spans):
             raise InputError(path, f"{n_frames} frames in {sum(length for _, length in spans)} bytes of video")
-        self._stream = tempfile.NamedTemporaryFile(prefix="usdehaze-", suffix=".video")  # ffmpeg seeks in it
+        # ffmpeg seeks in it; where the system can, it has no name, and so nothing to leave behind when it is killed
+        self._stream = tempfile.TemporaryFile() if NAMELESS else tempfile.NamedTemporaryFile(suffix=".video")
         for start, length in spans:
             header.file.seek(start)
             while length > 0 and (block := header.file.read(min(length, COPY_BYTES))):
@@ -45,7 +46,7 @@ class VideoFrames:
                 length -= len(block)
         self._stream.flush()
         size = pixel_format.rows, pixel_format.columns
-        self._decoder = Decoder(self._stream.name, size, path, "the file says")
+        self._decoder = Decoder(self._stream, size, path, "the file says")
 
     def read(self, index: int) -> tuple[np.ndarray, str]:
         """Frame ``index`` as ``(rows, columns, 3)`` uint8, and "YBR_FULL".
