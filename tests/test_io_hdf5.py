@@ -13,7 +13,7 @@ import usdehaze as ud
 from usdehaze.cine import Cartesian
 from usdehaze.decibels import log_compress
 from usdehaze.errors import InputError
-from usdehaze.io.units import speckle_variation
+from usdehaze.io.survey import speckle_variation
 
 
 def rayleigh(shape, seed=0):

@@ -41,6 +41,23 @@ class FrameRange(click.ParamType):
         return slice(start, stop)
 
 
+class LevelRange(click.ParamType):
+    """``BLACK:WHITE``: two numbers, the first below the second."""
+
+    name = "black:white"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            black, white = map(float, str(value).split(":"))
+        except ValueError:
+            black = white = math.nan
+        if not -math.inf < black < white < math.inf:  # also for NaN
+            self.fail(f"{value!r} is not black and white such as 0:255", param, ctx)
+        return black, white
+
+
 class Number(click.ParamType):
     """A finite number within ``[low, high]``."""
 
@@ -156,6 +173,8 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--dynamic-range", "dynamic_range_db", type=Number(1, 200), metavar="DB", help="Dynamic range, dB."
         ),
+        click.option("--levels", type=LevelRange(), metavar="BLACK:WHITE", help="Its values at the floor and at 0 dB."),
+        click.option("--rectangle", is_flag=True, help="Seek no fan: the frames are a rectangle."),
         click.option("--strict", is_flag=True, help="Refuse a scan where anything has to be guessed."),
     )
     for option in reversed(options):

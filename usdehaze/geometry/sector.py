@@ -79,6 +79,11 @@ class Fit:
         )
 
     @property
+    def certain(self) -> bool:
+        """Whether it leaves no doubt."""
+        return self.convincing and sum(self.support) + self.ends >= CERTAIN_EVIDENCE
+
+    @property
     def score(self) -> float:
         seen = (sum(self.support) + self.ends + self.coverage) / 2
         # the faintest image shows the edges best, unless noise comes with it
@@ -121,9 +126,14 @@ def find_sector(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> 
         raise ValueError(f"floor must be negative, found {floor_db} dB")
     if not aspect > 0:
         raise ValueError(f"aspect must be positive, found {aspect}")
-    fits = candidate_fits(frames_db, floor_db, aspect)
-    best = max((fit for fit in fits if fit.convincing), key=lambda fit: fit.score, default=None)
+    best = find_fan(frames_db, floor_db, aspect)
     return None if best is None else best.sector
+
+
+def find_fan(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> Fit | None:
+    """What `find_sector` finds, with the evidence for it."""
+    fits = candidate_fits(frames_db, floor_db, aspect)
+    return max((fit for fit in fits if fit.convincing), key=lambda fit: fit.score, default=None)
 
 
 def frames_used(count: int) -> np.ndarray:
@@ -161,7 +171,7 @@ def candidate_fits(frames_db: np.ndarray, floor_db: float, aspect: float) -> lis
         fit = fit_fan(bright, aspect, level)
         if fit is not None:
             fits.append(fit)
-            if fit.convincing and sum(fit.support) + fit.ends >= CERTAIN_EVIDENCE:
+            if fit.certain:
                 break
     return fits
 

@@ -21,6 +21,8 @@ class ReadingOptions(TypedDict, total=False):
     units: Units | None
     dynamic_range_db: float | None
     frames: slice | None
+    levels: tuple[float, float] | None
+    rectangle: bool
     strict: bool
 
 
@@ -36,6 +38,9 @@ class Reading:
             `usdehaze.io.units` is wrong.
         dynamic_range_db: dB between full scale and the floor, > 0; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
+        levels: stored values at the floor and at full scale (0 dB), in that order; needed only where the guess of
+            `usdehaze.io.levels` is wrong. Of decibels they also give the dynamic range.
+        rectangle: no fan is sought in frames whose file does not say where the image is.
         strict: refuse a scan of which anything has to be guessed (`usdehaze.notes.Guess`).
 
     Raises:
@@ -48,6 +53,8 @@ class Reading:
     units: Units | None = None
     dynamic_range_db: float | None = None
     frames: slice | None = None
+    levels: tuple[float, float] | None = None
+    rectangle: bool = False
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -56,6 +63,8 @@ class Reading:
         span = self.dynamic_range_db
         if span is not None and not (math.isfinite(span) and span > 0):
             raise ValueError(f"dynamic range of {span:g} dB; expected a positive number of dB")
+        if self.levels is not None and not -math.inf < self.levels[0] < self.levels[1] < math.inf:
+            raise ValueError("levels {:g}:{:g}; expected black below white".format(*self.levels))
         if self.frames is not None and self.frames.step not in (None, 1):
             raise ValueError(f"frames with a step of {self.frames.step}; expected consecutive frames")
 

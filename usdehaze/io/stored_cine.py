@@ -29,6 +29,9 @@ class StoredCine:
             grid but does not say whether there is a fan in it.
         frame_times_s: ``(T,)`` s from the file, or None.
         assumptions: what had to be assumed to find them, one sentence each.
+        guessed_axes: axes as they were taken where they had to be guessed, "THW" for instance, in the order in which
+            they are stored: the frames may lie on their side. "" where they are known.
+        axes_because: why they were taken so, to go on with after their names.
     """
 
     layout: str
@@ -44,6 +47,8 @@ class StoredCine:
     origin_m: tuple[float, float] = (0.0, 0.0)
     frame_times_s: np.ndarray | None = None
     assumptions: tuple[str, ...] = ()
+    guessed_axes: str = ""
+    axes_because: str = ""
 
 
 class ImageFile(Protocol):
@@ -54,6 +59,18 @@ class ImageFile(Protocol):
 
     def close(self) -> None:
         """Closes it."""
+
+
+def turned(stored: StoredCine) -> StoredCine:
+    """Frames with rows and columns the other way round."""
+    n_frames, height, width = stored.shape
+    return replace(
+        stored,
+        shape=(n_frames, width, height),
+        read=lambda index: stored.read(index).T,
+        spacing_m=stored.spacing_m and stored.spacing_m[::-1],
+        origin_m=stored.origin_m[::-1],
+    )
 
 
 def from_rf(stored: StoredCine) -> StoredCine:

@@ -13,16 +13,17 @@ import numpy as np
 from usdehaze.budget import spending
 from usdehaze.cine import Cartesian, Cine, Geometry, Source
 from usdehaze.errors import InputError
-from usdehaze.geometry.sector import find_sector, frames_used
+from usdehaze.geometry.sector import find_fan, frames_used
 from usdehaze.io.detect import sha256_of
+from usdehaze.io.gaps import gaps_outside, note_on_gaps
 from usdehaze.io.limits import check_frames
 from usdehaze.io.names import readable
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan, check_image
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import StoredCine, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
-from usdehaze.notes import refuse_guesses
+from usdehaze.notes import Guess, refuse_guesses
 
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
 SECTOR_BYTES = 2**28  # that these frames may fill
@@ -54,16 +55,17 @@ class StoredScan(Scan):
     _opened_by = 0
 
     def __init__(self, path: str | os.PathLike[str], reading: Reading) -> None:
-        self.path, self.reading = Path(path), reading
+        self.path, self.reading, self._lies_on_its_side = Path(path), reading, False
         self._fingerprint, sha256 = Fingerprint.of(self.path), ""
         try:
             stored = self._opened()
             first, stop = reading.frame_range(stored.shape[0], path)
-            self.n_frames, self.shape = stop - first, stored.shape[1:]
+            self.n_frames = stop - first
             with self._errors():
                 self._scale = find_decibel_scale(stored, reading, path)
                 self.dynamic_range_db = self._scale.dynamic_range_db
                 self.geometry, notes = self._find_geometry(stored)
+                self.shape = self._opened().shape[1:]
             notes = self._scale.assumptions + notes
             if reading.strict:
                 refuse_guesses(notes, path)
@@ -95,33 +97,48 @@ class StoredScan(Scan):
 
     def _find_geometry(self, stored: StoredCine) -> tuple[Geometry, tuple[str, ...]]:
         """Geometry of the frames, and what had to be assumed, one sentence each."""
+        asked = self.reading.frame_range(stored.shape[0], self.path)[0]
+        chosen = sector_frames(stored.shape, SECTOR_FRAMES) if stored.geometry is None else [asked]
+        values = [stored.read(index) for index in chosen]
+        notes = note_on_gaps(values)
         if stored.geometry is not None:
-            return stored.geometry, ()
-        floor = -np.inf if self._scale.units == "dB" else 0
-
-        def to_db(values: np.ndarray) -> np.ndarray:
-            return self._scale.to_db(np.where(np.isfinite(values), values, floor))
-
-        chosen = sector_frames(stored.shape, SECTOR_FRAMES)
-        frames_db = np.empty((len(chosen), *stored.shape[1:]), np.float32)
-        for row, index in enumerate(chosen):
-            frames_db[row] = to_db(stored.read(index))
-        row_m, column_m = stored.spacing_m or (1.0, 1.0)
-        sector = find_sector(frames_db, -self.dynamic_range_db, row_m / column_m)
-        known = "No geometry in the file" if stored.spacing_m is None else "The file gives the pixel grid alone"
-        if sector is None:
-            note = f"{known} and no sector found: the frames are taken as a rectangle."
-            return Cartesian(stored.spacing_m, stored.origin_m, None, "none"), (note,)
-        square = ", pixels taken as square" if stored.spacing_m is None else ""
-        note = f"{known}: the sector was found in the image{square}."
-        return Cartesian(stored.spacing_m, stored.origin_m, sector, "sector finder"), (note,)
+            return stored.geometry, notes
+        order = stored.guessed_axes
+        spacing_m, (row_m, column_m) = stored.spacing_m, stored.spacing_m or (1.0, 1.0)
+        fit = None
+        if not self.reading.rectangle:
+            frames_db = np.empty((len(values), *stored.shape[1:]), np.float32)
+            for row, stored_values in enumerate(values):
+                known_values = np.where(np.isfinite(stored_values), stored_values, self._scale.floor)
+                frames_db[row] = self._scale.to_db(known_values)
+            fit = find_fan(frames_db, -self.dynamic_range_db, row_m / column_m)
+            if order and not (fit and fit.certain):
+                lying = find_fan(frames_db.swapaxes(1, 2), -self.dynamic_range_db, column_m / row_m)
+                if lying is not None and (fit is None or lying.score > fit.score):
+                    fit, self._lies_on_its_side = lying, True
+                    self._stored = stored = turned(stored)
+                    spacing_m = stored.spacing_m
+        if self._lies_on_its_side:
+            order = order.translate(str.maketrans("HW", "WH"))
+            notes += (Guess(f"The fan lies on its side in the file: axes taken as {order}.", "--axes"),)
+        elif order not in ("", "HW", "THW"):
+            notes += (Guess(f"Axes taken as {order}{stored.axes_because}.", "--axes"),)
+        known = "No geometry in the file" if spacing_m is None else "The file gives the pixel grid alone"
+        if fit is None:
+            if not self.reading.rectangle:
+                told = f"{known} and no sector found: the frames are taken as a rectangle."
+                notes += (Guess(told, "--rectangle"),)
+            return Cartesian(spacing_m, stored.origin_m, None, "none"), notes
+        square = ", pixels taken as square" if spacing_m is None else ""
+        notes += (f"{known}: the sector was found in the image{square}.",)
+        return Cartesian(spacing_m, stored.origin_m, fit.sector, "sector finder"), notes
 
     def _opened(self) -> StoredCine:
         """The frames, in a file that this very process has opened: handles do not survive a fork."""
         if self._stored is None or self._opened_by != os.getpid():
             self._opened_by = os.getpid()
             with spending(self.path), self._errors():
-                self._stored = self._open()
+                self._stored = turned(self._open()) if self._lies_on_its_side else self._open()
                 check_frames(self._stored.shape, self.path)
         return self._stored
 
@@ -154,6 +171,9 @@ class StoredScan(Scan):
         """``(H, W)`` stored values of frame ``index`` of the file as float32 dB, checked."""
         where = self._name_of(index)
         usable = np.isfinite(values)
+        if not usable.all():
+            outside = gaps_outside(values)
+            values, usable = np.where(outside, self._scale.floor, values), usable | outside
         if self._scale.units == "dB":
             usable |= np.isneginf(values)  # log of a zero echo: the floor
         if not usable.all():

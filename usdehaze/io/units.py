@@ -1,20 +1,19 @@
 """What stored values mean, and how they become dB.
 
-The rules, for files that do not say what they hold. Every guess is kept as an assumption in the cine's source, and
-``units=`` of `usdehaze.open_cine` overrides it.
+The rules, for files that do not say what they hold. Every guess is kept as a `usdehaze.notes.Guess` in the cine's
+source; ``units=`` and ``levels=`` of `usdehaze.open_cine` decide instead.
 
-==========================  ===========================================================================
-stored values               taken as
-==========================  ===========================================================================
-complex                     I/Q; its envelope, 0 dB at the largest value of the dataset
-uint8                       "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
-other integers >= 0         "grey": the same, full scale the smallest of 255, 4095, 65535 that holds them
-all <= 0                    dB; ``-inf`` is the floor
-floats in [0, 1]            "grey" (1 = 0 dB) or envelope, told apart by their speckle, see `speckle_variation`
-whole floats in [0, 255]    "grey", 255 = 0 dB
-other floats >= 0           envelope, 0 dB at the largest value of the dataset
-both signs                  refused: RF lines or dB without a full scale
-==========================  ===========================================================================
+===================================  ==================================================================================
+stored values                        taken as
+===================================  ==================================================================================
+complex                              I/Q; its envelope, 0 dB at the largest value of the dataset
+uint8                                "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
+all <= 0, over 15 or more            dB; ``-inf`` is the floor
+>= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
+20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
+anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
+both signs about zero                refused: RF lines
+===================================  ==================================================================================
 """
 
 from __future__ import annotations
@@ -26,13 +25,19 @@ import numpy as np
 
 from usdehaze import decibels
 from usdehaze.errors import InputError
+from usdehaze.io.levels import DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.survey import SPECKLE_DB, Survey, look_over, off_full_speckle
 from usdehaze.notes import Guess
 
-DEFAULT_DYNAMIC_RANGE_DB = 60.0
-FULL_SCALES = (255.0, 4095.0, 65535.0)
+LARGEST_GREY = 65535
 ENVELOPE_VARIATION = 0.4  # between log-compressed images (0.06 to 0.31 in real ones) and envelopes (about 0.5)
+ENVELOPE_GROWTH = 0.8  # between log-compressed images (0.05 to 0.75 in real ones) and envelopes (0.8 to 1.4)
+ENVELOPE_SPAN = 1.0
+ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
+MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
+SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
 
 
 @dataclass(frozen=True)
@@ -43,40 +48,34 @@ class DecibelScale:
         units: one of `usdehaze.choices.UNITS`.
         dynamic_range_db: dB between full scale and the floor.
         full_scale: stored value at 0 dB.
+        black: stored value at the floor; of grey levels.
+        unsigned: stored bytes have no sign, although their type has.
         assumptions: what was assumed to get here, one sentence each.
     """
 
     units: str
     dynamic_range_db: float
     full_scale: float
+    black: float = 0.0
+    unsigned: bool = False
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def floor(self) -> float:
+        """A stored value that becomes the floor."""
+        return -math.inf if self.units == "dB" else self.black
 
     def to_db(self, stored: np.ndarray) -> np.ndarray:
         """``(H, W)`` stored values to float32 dB in ``[-dynamic_range_db, 0]``."""
+        if self.unsigned:
+            stored = stored.astype(np.uint8)
         if self.units == "dB":
             return np.clip(stored - self.full_scale, -self.dynamic_range_db, 0).astype(np.float32)
         if self.units in ("8-bit", "grey"):
-            return decibels.grey_to_db(stored, self.dynamic_range_db, self.full_scale)
+            levels = stored if self.black == 0 else stored.astype(np.float64) - self.black
+            return decibels.grey_to_db(levels, self.dynamic_range_db, self.full_scale - self.black)
         amplitude = decibels.envelope(stored) if self.units == "I/Q" else stored
         return decibels.log_compress(amplitude, self.dynamic_range_db, self.full_scale)
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What a pass over all frames of a dataset found, non-finite values left out.
-
-    Attributes:
-        low, high: smallest and largest value (magnitudes for complex data).
-        whole: every value is a whole number.
-        floor_share: share of values that equal ``low``.
-        variation: see `speckle_variation`; of the middle frame.
-    """
-
-    low: float
-    high: float
-    whole: bool
-    floor_share: float
-    variation: float
 
 
 def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> DecibelScale:
@@ -85,7 +84,7 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     Args:
         stored: the frames; unless the file says what they are, all of them are looked at, so that the answer (the
             envelope's full scale above all) does not depend on which frames are read afterwards.
-        reading: the units and the dynamic range that the user asks for, if any.
+        reading: the units, levels and dynamic range that the user asks for, if any.
         path: for messages.
 
     Raises:
@@ -95,7 +94,7 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     asked, units = reading.units, reading.units or stored.units
     range_db = reading.dynamic_range_db or stored.dynamic_range_db
     known = stored.full_scale if asked is None else None
-    full_scale, survey = (0.0 if units == "dB" else known or 255.0), None
+    levels, survey = Levels(0.0, 0.0 if units == "dB" else known or 255.0), None
     if stored.dtype.kind == "c":
         units = _agree("I/Q", units, path)
     elif units == "I/Q":
@@ -104,101 +103,86 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
         units = "8-bit"
     if known is None and (units not in ("8-bit", "dB") or (units == "dB" and (range_db is None or asked))):
         survey = look_over(stored, path)
+    unsigned = units != "dB" and survey is not None and _has_lost_its_sign(stored.dtype, survey)
+    if unsigned:
+        units, survey = "8-bit", None
+        notes.append(Guess("Signed bytes taken as grey levels from 0 to 255.", "a file of unsigned bytes"))
     if units is None and survey is not None:
         units, note = _guess(stored, survey, path)
         notes.append(Guess(note, "--units"))
-    if units == "dB":
-        full_scale = 0.0
-        if survey is not None and survey.high > 0:
-            full_scale = survey.high
-            notes.append(f"0 dB is the largest value in the dataset, {full_scale:g} dB.")
+    if survey is not None and units == "dB":
+        levels = decibel_levels(survey, range_db)
     if survey is not None and units == "grey":
-        full_scale = _full_scale(stored.dtype, survey)
-        if asked is None:
-            notes.append(Guess(f"Full scale (0 dB) taken as {full_scale:g}.", "--full-scale"))
+        levels = grey_levels(stored.dtype, survey, said=asked is not None)
     if survey is not None and units in ("envelope", "I/Q"):
-        if survey.low < 0:
-            raise InputError(path, f"an envelope with negative values (down to {survey.low:g})", "values >= 0")
-        if not survey.high > 0:
-            raise InputError(path, "every value is 0", "frames with an image in them")
-        full_scale = survey.high
-        notes.append("0 dB is the largest amplitude in the dataset.")
+        levels = _amplitude(survey, path)
+    if reading.levels is not None:
+        levels = _asked(reading.levels, str(units), path)
+        range_db = range_db or (levels.white - levels.black if units == "dB" else None)
+    notes += levels.notes
     if range_db is None:
-        range_db, note = _dynamic_range(units, survey)
+        range_db, note = _dynamic_range(units, survey, levels)
         notes.append(Guess(note, "--dynamic-range"))
-    return DecibelScale(str(units), float(range_db), full_scale, tuple(notes))
-
-
-def look_over(stored: StoredCine, path: object) -> Survey:
-    """One pass over the dataset, a frame at a time."""
-    low, high, whole, at_floor, count = math.inf, -math.inf, True, 0, 0
-    variation = math.nan
-    for index in range(stored.shape[0]):
-        frame = stored.read(index)
-        frame = np.abs(frame) if stored.dtype.kind == "c" else frame
-        values = frame[np.isfinite(frame)]
-        if values.size == 0:
-            continue
-        lowest = float(values.min())
-        if lowest < low:
-            low, at_floor = lowest, 0
-        at_floor += int(np.count_nonzero(values == low))
-        count += values.size
-        high = max(high, float(values.max()))
-        whole = whole and bool(np.all(values == np.rint(values)))
-        if index == stored.shape[0] // 2 and stored.dtype.kind == "f":
-            variation = speckle_variation(frame)
-    if count == 0:
-        raise InputError(path, f"dataset {stored.dataset!r} holds no finite value")
-    return Survey(low, high, whole, at_floor / count, variation)
-
-
-def speckle_variation(frame: np.ndarray) -> float:
-    """Standard deviation over mean of speckle, in the brighter half of the ``8 x 8`` blocks that hold no zeros.
-
-    An envelope's speckle is multiplicative, 0.52 for Rayleigh statistics however bright the tissue. Log compression
-    makes it additive, 5.6 dB everywhere: 0.1 to 0.3 of a bright block's grey level at the usual dynamic ranges.
-
-    Args:
-        frame: ``(H, W)`` float, >= 0.
-
-    Returns:
-        The median over those blocks; NaN where there is none.
-    """
-    height, width = (8 * (side // 8) for side in frame.shape)
-    tiles = frame[:height, :width].astype(np.float64).reshape(height // 8, 8, width // 8, 8)
-    blocks = tiles.transpose(0, 2, 1, 3).reshape(-1, 64)
-    blocks = blocks[np.all(np.isfinite(blocks) & (blocks > 0), axis=1)]
-    if len(blocks) == 0:
-        return math.nan
-    mean, deviation = blocks.mean(axis=1), blocks.std(axis=1)
-    bright = mean >= np.median(mean)
-    return float(np.median(deviation[bright] / mean[bright]))
+    return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, tuple(notes))
 
 
 def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
     """Units, and the sentence that says so."""
     low, high = survey.low, survey.high
-    if low < 0 < high:
+    if high <= 0 and high - low >= MIN_DB - 5:
+        return "dB", "Values <= 0 taken as dB."
+    if low < 0 < high and _is_rf(survey):
         raise InputError(
             path,
             f"dataset {stored.dataset!r} holds values of both signs, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
             "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
         )
-    if high <= 0 and low < 0:
-        return "dB", "Values <= 0 taken as dB."
-    if stored.dtype.kind in "ui":
-        if high > FULL_SCALES[-1]:
-            raise InputError(path, f"integers up to {high:g}", "grey levels of at most 16 bits")
-        return "grey", "Integers taken as log-compressed grey levels."
-    if survey.whole and 1 < high <= 255:
-        return "grey", "Whole numbers up to 255 taken as log-compressed grey levels."
-    if high <= 1 and not survey.variation >= ENVELOPE_VARIATION:  # NaN, no speckle to judge by, counts as an image
-        return "grey", "Values in [0, 1] taken as log-compressed grey levels, by their speckle."
-    if high <= 1:
-        return "envelope", "Values in [0, 1] taken as an envelope before log compression, by their speckle."
-    return "envelope", "Values >= 0 taken as an envelope before log compression."
+    if stored.dtype.kind in "ui" and high > LARGEST_GREY:
+        raise InputError(path, f"integers up to {high:g}", "grey levels of at most 16 bits")
+    where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
+    if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
+        if survey.variation >= ENVELOPE_VARIATION:
+            return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
+        speckle = survey.speckle
+        if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
+            return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
+    if _is_above_a_floor(stored.dtype, survey):
+        return "dB", f"Values from {low:g} to {high:g} taken as dB above a floor."
+    if survey.whole:
+        kind = "Integers" if stored.dtype.kind in "ui" else "Whole numbers"
+        return "grey", f"{kind} taken as log-compressed grey levels."
+    return "grey", f"{where} taken as log-compressed grey levels, by their speckle."
+
+
+def _has_lost_its_sign(dtype: np.dtype, survey: Survey) -> bool:
+    """Whether levels above 127 were stored as negative bytes: the background is 0, and values reach both ends."""
+    return dtype == np.int8 and survey.background == 0 and min(-survey.low, survey.high) > 64 and survey.wraps
+
+
+def _is_rf(survey: Survey) -> bool:
+    """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
+    if survey.oscillates:
+        return True
+    if survey.background is not None or survey.whole or survey.undershoots:
+        return False
+    symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images
+    return not (symmetric or off_full_speckle(survey.speckle.deviation) < 0.15)
+
+
+def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
+    """Whether levels are decibels from a floor up, told by their range and the deviation of their speckle."""
+    span, deviation = survey.high - survey.low, survey.speckle.deviation
+    if survey.low < SILENCE_DB and not survey.whole:
+        return span <= 1000 and deviation < SPECKLE_DB * 1.5
+    if survey.undershoots or not MIN_DB <= span <= MAX_DB or (abs(survey.low) < 1 and 95 <= span <= 105):  # per cent
+        return False
+    levels = grey_levels(dtype, survey)
+    as_db = off_full_speckle(deviation)
+    as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
+    if (survey.whole and levels.white != survey.high) or survey.background is None:
+        return as_db < 0.1 < as_grey
+    return not as_grey < min(0.1, as_db)
 
 
 def _agree(is_units: str, asked: str | None, path: object) -> str:
@@ -207,16 +191,25 @@ def _agree(is_units: str, asked: str | None, path: object) -> str:
     return is_units
 
 
-def _full_scale(dtype: np.dtype, survey: Survey) -> float:
-    if dtype.kind == "f" and survey.high <= 1:
-        return 1.0
-    return next((scale for scale in FULL_SCALES if survey.high <= scale), survey.high)
+def _amplitude(survey: Survey, path: object) -> Levels:
+    if survey.low < 0 and not survey.undershoots:
+        raise InputError(path, f"an envelope with negative values (down to {survey.low:g})", "values >= 0")
+    if not survey.high > 0:
+        raise InputError(path, "every value is 0", "frames with an image in them")
+    return Levels(0.0, survey.high, ("0 dB is the largest amplitude in the dataset.",))
 
 
-def _dynamic_range(units: str | None, survey: Survey | None) -> tuple[float, str]:
+def _asked(levels: tuple[float, float], units: str, path: object) -> Levels:
+    black, white = levels
+    if units in ("envelope", "I/Q") and black != 0:
+        raise InputError(path, f"levels {black:g}:{white:g} of an envelope", f"0:{white:g}, 0 being no echo")
+    return Levels(black, white)
+
+
+def _dynamic_range(units: str | None, survey: Survey | None, levels: Levels) -> tuple[float, str]:
     """Dynamic range in dB, and the sentence that says where it came from."""
     if units == "dB" and survey is not None:
-        depth = max(survey.high, 0.0) - survey.low
-        if survey.floor_share >= 0.001 and 20 <= depth <= 120:
+        depth = levels.white - survey.low
+        if survey.floor_share >= 0.001 and MIN_DB <= depth <= MAX_DB:
             return depth, f"Dynamic range taken as {depth:g} dB, the floor that the values are clipped at."
     return DEFAULT_DYNAMIC_RANGE_DB, f"Dynamic range assumed to be {DEFAULT_DYNAMIC_RANGE_DB:g} dB."

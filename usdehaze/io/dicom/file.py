@@ -90,11 +90,9 @@ class DicomFile:
     def stored(self) -> StoredCine:
         """The frames as levels."""
         attributes, levels, colour = self.header.attributes, self.levels, is_colour(self.pixel_format)
-        units: str | None = "grey"
+        units, full_scale = "grey", levels.full_scale if levels != Levels(0, 2**16 - 1, 2**16 - 1) else None
         if colour or levels.full_scale == 255:
-            units = "8-bit"
-        elif levels == Levels(0, 2**16 - 1, 2**16 - 1):  # only the largest value can tell
-            units = None
+            units, full_scale = "8-bit", None
         stored_type = np.uint8 if colour or self.pixel_format.bits_allocated == 8 else np.uint16
         return StoredCine(
             layout=f"DICOM {sop_class(attributes).name}, {self.header.transfer_syntax.name}",
@@ -103,7 +101,7 @@ class DicomFile:
             dtype=np.dtype(stored_type if colour or levels.as_stored else np.float32),
             read=lambda index: self.levels_of(self.picture(index)),
             units=units,
-            full_scale=levels.full_scale if units == "grey" else None,
+            full_scale=full_scale,  # of 16 bits only the largest value can tell
             frame_times_s=frame_times_s(attributes, self.n_frames),
         )
 

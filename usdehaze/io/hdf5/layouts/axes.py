@@ -2,10 +2,10 @@
 
 Axes of length 1 are passed over. Where nobody says (``--axes``), the rules are, for datasets as HDF5 stores them:
 
-- two axes: ``H W``;
-- three: ``T H W``; ``H W C`` where the last is 3 or 4 long and the values are integers; ``H W T`` where the last is
-  shorter than `MIN_SIDE`, or where slices along it resemble each other far more than slices along the first;
-- four: ``T H W C`` or ``T C H W``, where C is 3 or 4 long.
+- C is 3 or 4 long and its slices are one image: a pixel's first channel tells the others; for integers, the last axis,
+  also where fine detail is the same;
+- T is another axis shorter than `MIN_SIDE`, else the first, unless slices along another resemble each other far more;
+- H is before W, unless the fan then lies on its side (`usdehaze.io.stored_scan`).
 
 MATLAB stores its arrays with the axes the other way round, so that the same rules hold from the back: ``W H``, and
 ``T W H`` for what MATLAB shows as ``H x W x T``.
@@ -13,11 +13,14 @@ MATLAB stores its arrays with the axes the other way round, so that the same rul
 
 from __future__ import annotations
 
+from typing import Any
+
 import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, value_type
+from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, plain, value_type
+from usdehaze.io.hdf5.layouts.resemblance import COLOUR_LIKENESS, COLOUR_SHARE, changes, likeness, shared_levels
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
 from usdehaze.io.stored_cine import StoredCine
@@ -38,14 +41,14 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
     name = str(dataset.name).lstrip("/")
     if not is_numeric(dataset.dtype):
         raise InputError(path, f"dataset {name!r} holds {dataset.dtype}", "numbers")
-    order, note = _asked(axes, dataset, path) if axes else find_axes(dataset)
+    order, because = (_asked(axes, dataset, path), "") if axes else find_axes(dataset)
     sides = {letter: dataset.shape[axis] for letter, axis in order.items()}
     if not {"H", "W"} <= set(sides) or min(sides["H"], sides["W"]) < MIN_SIDE:
         raise InputError(
             path, f"dataset {name!r} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
         )
     reader = BlockReader(dataset, order.get("T"))
-    read, notes = reader.__call__, [note] if note else []
+    read = reader.__call__
     kept = sorted("HWC", key=lambda letter: order.get(letter, -1))
     turn = [kept.index(letter) for letter in "HWC"]
     channels = sides.get("C", 1)
@@ -56,10 +59,16 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
         frame = values.reshape(shape).transpose(turn)
         return frame[:, :, 0] if channels == 1 else luma(frame)
 
-    if channels > 1:
-        notes.append("Colour channels taken together as their luma.")
-    shape = (sides.get("T", 1), sides["H"], sides["W"])
-    return StoredCine(layout, name, shape, value_type(dataset.dtype), read_frame, assumptions=tuple(notes))
+    return StoredCine(
+        layout,
+        name,
+        (sides.get("T", 1), sides["H"], sides["W"]),
+        value_type(dataset.dtype),
+        read_frame,
+        assumptions=("Colour channels taken together as their luma.",) if channels > 1 else (),
+        guessed_axes="" if axes else "".join(sorted(order, key=lambda letter: order[letter])),
+        axes_because=because,
+    )
 
 
 def is_matlab(dataset: h5py.Dataset) -> bool:
@@ -68,76 +77,81 @@ def is_matlab(dataset: h5py.Dataset) -> bool:
 
 
 def find_axes(dataset: h5py.Dataset) -> tuple[dict[str, int], str]:
-    """Axis of each letter, and the sentence that says what was assumed; empty where no rule fits."""
+    """Axis of each letter, empty where no rule fits, and why, to go on with after their names."""
     matlab = is_matlab(dataset)
+    return _find_axes(dataset, matlab), ", as MATLAB stores them" if matlab else ""
+
+
+def _find_axes(dataset: h5py.Dataset, matlab: bool) -> dict[str, int]:
     long = [axis for axis, side in enumerate(dataset.shape) if side > 1]
     if matlab:
         long.reverse()
     sides = [dataset.shape[axis] for axis in long]
-    letters = ""
     if len(long) == 2:
-        letters = "HW"
-    elif len(long) == 3:
-        letters = _three(dataset, long, sides, matlab)
-    elif len(long) == 4 and 3 in (colour := [i for i, side in enumerate(sides) if side in (3, 4)]):
-        letters = "THWC"
-    elif len(long) == 4 and 1 in colour:
-        letters = "TCHW"
-    order = {letter: axis for letter, axis in zip(letters, long, strict=False)}
-    plain = {2: "HW", 3: "THW"}.get(len(long))
-    if not order or (letters == plain and not matlab):
-        return order, ""
-    stored = "".join(sorted(order, key=lambda letter: order[letter]))
-    return order, f"Axes taken as {stored}{', as MATLAB stores them' if matlab else ''}."
+        return {"H": long[0], "W": long[1]}
+    if len(long) == 3:
+        small = [axis for axis, side in zip(long, sides, strict=True) if side < MIN_SIDE]
+        if len(small) > 1:
+            return {}
+        special = {_meaning(dataset, small[0], small[0] == long[2]): small[0]} if small else {}
+        return _order(special or {"T": _time(dataset, long, matlab)}, long)
+    if len(long) == 4 and (colours := [axis for axis, side in zip(long, sides, strict=True) if side in (3, 4)]):
+        colours.sort(key=lambda axis: (3, 1, 2, 0).index(long.index(axis)))  # the usual place first
+        if len(colours) > 1:
+            colours.sort(key=lambda axis: -round(shared_levels(_channels(dataset, axis)), 1))
+        colour = colours[0]
+        rest = [axis for axis in long if axis != colour]
+        return _order({"C": colour, "T": _time(dataset, rest, matlab, {colour: 0})}, long)
+    return {}
 
 
 def frame_shaped(shape: tuple[int, ...]) -> bool:
     """Whether some rule could make frames of an array of this shape; arrays of no size count by their axes alone."""
-    sides = [side for side in shape if side != 1]
     if 0 in shape:
-        return len(shape) in (2, 3)
-    if len(sides) == 2:
-        return min(sides) >= MIN_SIDE
-    if len(sides) == 3:
-        return sides[1] >= MIN_SIDE and max(sides[0], sides[2]) >= MIN_SIDE
-    if len(sides) != 4:
-        return False
-    colour = 3 if sides[3] in (3, 4) else 1
-    return sides[colour] in (3, 4) and min(side for i, side in enumerate(sides) if i not in (0, colour)) >= MIN_SIDE
+        return sum(side != 1 for side in shape) in (2, 3)
+    sides = sorted(side for side in shape if side != 1)
+    if len(sides) == 4:
+        return any(sides.count(colour) for colour in (3, 4)) and sides[-2] >= MIN_SIDE
+    return len(sides) in (2, 3) and sides[-2] >= MIN_SIDE
 
 
-def _three(dataset: h5py.Dataset, long: list[int], sides: list[int], matlab: bool) -> str:
-    if sides[2] in (3, 4) and dataset.dtype.kind in "ui" and min(sides[:2]) >= MIN_SIDE:
-        return "HWC"
-    if sides[2] < MIN_SIDE:
-        return "HWT"
-    if sides[0] < MIN_SIDE:
-        return "THW"
-    first, last = _change(dataset, long[0], long[2])
-    if matlab:
-        return "THW" if first < last / 2 else "HWT"
-    return "HWT" if last < first / 2 else "THW"
+def _order(special: dict[str, int], long: list[int]) -> dict[str, int]:
+    """The axes that are known, and rows and columns in the order of the others."""
+    return {**special, **dict(zip("HW", (axis for axis in long if axis not in special.values()), strict=True))}
 
 
-def _change(dataset: h5py.Dataset, one: int, other: int) -> tuple[float, float]:
-    """How much slices along one axis, and along another, differ from each other; 1 for unrelated slices.
-
-    Frames of a cine resemble each other from beginning to end, rows and columns do not.
-    """
-    picks = {axis: np.unique(np.linspace(0, dataset.shape[axis] - 1, 8).astype(int)) for axis in (one, other)}
-    reader = BlockReader(dataset, one)
-    slices = [np.moveaxis(reader(int(index)), other - (other > one), 0)[picks[other]] for index in picks[one]]
-    block = np.abs(np.stack(slices).reshape(len(picks[one]), len(picks[other]), -1)).astype(np.float64)
-    block = np.where(np.isfinite(block), block, np.nanmin(np.where(np.isfinite(block), block, np.nan), initial=0.0))
-    variance = float(block.var())
-    if not variance > 0:
-        return 1.0, 1.0
-    # the variance of what is left after the mean over the slices is taken off
-    left = [float((block - block.mean(axis=axis, keepdims=True)).var()) for axis in (0, 1)]
-    return left[0] / variance, left[1] / variance
+def _time(dataset: h5py.Dataset, axes: list[int], matlab: bool, fixed: dict[int, int] | None = None) -> int:
+    """Which of three axes frames lie along: the usual one, unless slices along another resemble each other far more."""
+    small = [axis for axis in axes if dataset.shape[axis] < MIN_SIDE]
+    if small:
+        return small[0]
+    usual = axes[2] if matlab else axes[0]
+    found = dict(zip(axes, changes(dataset, axes, fixed), strict=True))
+    best = min(axes, key=lambda axis: found[axis])
+    return best if found[best] < found[usual] / 2 else usual
 
 
-def _asked(axes: str, dataset: h5py.Dataset, path: object) -> tuple[dict[str, int], str]:
+def _meaning(dataset: h5py.Dataset, axis: int, last: bool) -> str:
+    """C or T of an axis shorter than frames are high: colours where it is 3 or 4 long and its slices are one image."""
+    if dataset.shape[axis] not in (3, 4):
+        return "T"
+    channels = _channels(dataset, axis)
+    if shared_levels(channels) >= COLOUR_SHARE:
+        return "C"
+    return "C" if last and dataset.dtype.kind in "ui" and likeness(channels) >= COLOUR_LIKENESS else "T"
+
+
+def _channels(dataset: h5py.Dataset, axis: int) -> np.ndarray:
+    """``(C, H, W)`` what lies along an axis, at the middle of all but the two longest others; NaN and -inf as 0."""
+    others = sorted((a for a in range(dataset.ndim) if a != axis), key=lambda a: -dataset.shape[a])
+    where: list[Any] = [slice(None)] * dataset.ndim
+    for other in others[2:]:
+        where[other] = dataset.shape[other] // 2
+    values = np.moveaxis(plain(dataset[tuple(where)]), sum(a not in others[2:] for a in range(axis)), 0)
+    return np.nan_to_num(np.abs(values) if values.dtype.kind == "c" else values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _asked(axes: str, dataset: h5py.Dataset, path: object) -> dict[str, int]:
     letters = axes.upper()
     if len(set(letters)) != len(letters) or not {"H", "W"} <= set(letters) <= set("THWC"):
         raise InputError(path, f"axes {axes!r}", "each of H and W once, T and C at most once, such as THW or HWT")
@@ -149,4 +163,4 @@ def _asked(axes: str, dataset: h5py.Dataset, path: object) -> tuple[dict[str, in
     order = dict(zip(letters, chosen, strict=True))
     if "C" in order and dataset.shape[order["C"]] not in (1, 3, 4):
         raise InputError(path, f"axes {axes!r} make {dataset.shape[order['C']]} colour channels", "1, 3 or 4")
-    return order, ""
+    return order

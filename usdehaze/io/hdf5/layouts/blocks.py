@@ -50,17 +50,17 @@ class BlockReader:
     def __call__(self, index: int) -> np.ndarray:
         """The values at ``index``, the axis taken out."""
         if self.axis is None:
-            return _plain(self.dataset[()])
+            return plain(self.dataset[()])
         start = index // self.step * self.step
         if start != self.start:
             self.block = np.empty(0)  # let go of the old block before the new one is read
             part = [slice(None)] * self.dataset.ndim
             part[self.axis] = slice(start, min(start + self.step, self.length))
             self.block, self.start = np.moveaxis(self.dataset[tuple(part)], self.axis, 0), start
-        return _plain(self.block[index - start])
+        return plain(self.block[index - start])
 
 
-def _plain(values: np.ndarray) -> np.ndarray:
+def plain(values: np.ndarray) -> np.ndarray:
     """Complex numbers for real/imaginary compounds, and this machine's byte order."""
     if values.dtype.names is None:
         return values.astype(value_type(values.dtype), copy=False)

@@ -1,0 +1,73 @@
+"""What an axis of unknown meaning is, by how the slices along it resemble each other."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+from scipy import ndimage
+
+from usdehaze.io.hdf5.layouts.blocks import BlockReader
+
+PICKS = 8  # slices looked at
+TOLERANCE = 0.01  # of the range of values: how well one colour tells the others
+COLOUR_SHARE = 0.8  # of the pixels that are not background, where it does
+COLOUR_LIKENESS = 0.95  # correlation of fine detail in two colours of one image; less in two frames
+
+
+def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None = None) -> list[float]:
+    """How much slices along each of three axes differ from each other; 1 for unrelated slices.
+
+    Frames of a cine resemble each other from beginning to end, rows and columns do not.
+
+    Args:
+        dataset: of frames.
+        axes: three axes of it.
+        fixed: index along each axis that is neither of these nor of length 1.
+    """
+    first = min(axes)
+    picks = {axis: np.unique(np.linspace(0, dataset.shape[axis] - 1, PICKS).astype(int)) for axis in axes}
+    reader, fixed = BlockReader(dataset, first), fixed or {}
+    slices = []
+    for index in picks[first]:
+        values = reader(int(index))
+        where = tuple(
+            slice(None) if axis in axes else fixed.get(axis, 0) for axis in range(dataset.ndim) if axis != first
+        )
+        slices.append(values[where])
+    block = np.abs(np.stack(slices)).astype(np.float64)  # its axes are `sorted(axes)`
+    block = np.where(np.isfinite(block), block, np.nanmin(np.where(np.isfinite(block), block, np.nan), initial=0.0))
+    found = {}
+    for at, axis in enumerate(sorted(axes)):
+        part = block if axis == first else block.take(picks[axis], at)
+        variance = float(part.var())
+        # the variance of what is left after the mean over the slices is taken off
+        left = float((part - part.mean(axis=at, keepdims=True)).var())
+        found[axis] = left / variance if variance > 0 else 1.0
+    return [found[axis] for axis in axes]
+
+
+def shared_levels(channels: np.ndarray) -> float:
+    """Share of the pixels, background left out, whose first channel tells the others: 1 for grey in three colours.
+
+    Args:
+        channels: ``(C, H, W)`` real.
+    """
+    first, others = channels[0].astype(np.float64).ravel(), channels[1:3].astype(np.float64)
+    low, high = float(channels.min()), float(channels.max())
+    inside = (channels[:3] > low + TOLERANCE * (high - low)).any(axis=0).ravel()
+    if not high > low or not inside.any():
+        return 1.0
+    level = np.rint((first - low) / (high - low) * 255).astype(int)[inside]
+    told = np.ones(len(level), bool)
+    for other in others:
+        values = other.ravel()[inside]
+        usual = ndimage.median(values, level, np.arange(256))
+        told &= np.abs(values - np.asarray(usual)[level]) <= TOLERANCE * (high - low)
+    return float(told.mean())
+
+
+def likeness(channels: np.ndarray) -> float:
+    """Correlation of the fine detail of the first two channels ``(C, H, W)``; 1 where there is none."""
+    fine = [c - ndimage.uniform_filter(c, 3) for c in channels[:2].astype(np.float64)]
+    scale = float(np.sqrt((fine[0] ** 2).mean() * (fine[1] ** 2).mean()))
+    return float((fine[0] * fine[1]).mean()) / scale if scale > 0 else 1.0
