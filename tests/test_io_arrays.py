@@ -100,6 +100,7 @@ def test_mat_files_have_their_axes_as_matlab_counts_them(tmp_path, packed):
     savemat(path, {"bmode": turned, "fs": 40e6, "name": "x"}, do_compression=packed)
     cine = ud.open_cine(path)
     assert close(cine) and (cine.source.layout, cine.source.dataset) == ("MAT-file", "bmode")
+    assert "Axes taken as HWT, as MATLAB stores them." in cine.source.assumptions
     assert close(ud.open_cine(path, axes="HWT"))
     savemat(path, {"frame": FRAMES[0]}, do_compression=packed)
     assert close(ud.open_cine(path), FRAMES[:1])
@@ -168,8 +169,10 @@ def test_nifti_with_a_time_axis_has_frame_times(tmp_path):
 def test_nifti_of_one_frame_of_rows_first_and_of_scaled_values(tmp_path):
     assert close(ud.open_cine(nifti(tmp_path / "a.nii", FRAMES[0].T)), FRAMES[:1])
     rows_first = nifti(tmp_path / "b.nii", FRAMES.transpose(1, 2, 0), (0.2, 0.3, 1))
-    cine = ud.open_cine(rows_first, axes="HWT")
-    assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    for axes in ("TWH", None):  # told, or noticed
+        cine = ud.open_cine(rows_first, axes=axes)
+        assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    assert any("lies on its side in the file: axes taken as TWH" in note for note in cine.source.assumptions)
     scaled = nifti(tmp_path / "c.nii.gz", (FRAMES.transpose(2, 1, 0) // 2).astype(np.int16), slope=2)
     assert close(ud.open_cine(scaled, units="grey"), FRAMES // 2 * 2)
 

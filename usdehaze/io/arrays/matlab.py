@@ -70,7 +70,7 @@ class MatlabScan(StoredScan):
         axes = self.reading.axes and self.reading.axes[::-1]
         dataset: Any = ArrayDataset(wanted, arrays[wanted].T, matlab=True)
         cine = frames_of(dataset, self.path, "MAT-file", axes)
-        return replace(cine, assumptions=(*notes, *cine.assumptions))
+        return replace(cine, assumptions=(*notes, *cine.assumptions), guessed_axes=cine.guessed_axes[::-1])
 
     def _errors(self) -> AbstractContextManager[None]:
         return decoding(self.path, "a MAT-file")

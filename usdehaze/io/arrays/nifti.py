@@ -29,7 +29,7 @@ _TIME = 3  # axis
 class NiftiScan(StoredScan):
     """Frames in a ``.nii`` or ``.nii.gz`` file, with its pixel spacing and, where it has a time axis, frame times.
 
-    ``--axes`` names the axes as the file counts them, ``WHT`` by default. The affine is not used: it places patients,
+    ``--axes`` names the axes slowest first, ``THW`` by default. The affine is not used: it places patients,
     not probes.
     """
 
@@ -43,14 +43,15 @@ class NiftiScan(StoredScan):
         self._file = gzip.open(self.path) if packed else open(self.path, "rb")
         header = _header(self._file)
         values = _Values(self._file, header, packed, self.path)
-        letters = (self.reading.axes or "WHT"[: len(values.long)]).upper()
-        cine = frames_of(values, self.path, "NIfTI", letters[::-1])
+        letters = (self.reading.axes or "THW"[-len(values.long) :]).upper()
+        cine = frames_of(values, self.path, "NIfTI", letters)
         notes = cine.assumptions
-        if "T" in letters and not self.reading.axes and values.long[2] != _TIME:
+        if len(values.long) == 3 and not self.reading.axes and values.long[2] != _TIME:
             notes += (Guess("The third axis taken as frames.", "--axes"),)
         times = _frame_times(header, cine.shape[0]) if values.long[2:] == [_TIME] else None
-        spacing_m = _spacing(header, [values.long[letters.index(letter)] for letter in "HW"])
-        return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes)
+        spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
+        guessed = "" if self.reading.axes else letters
+        return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes, guessed_axes=guessed)
 
     def _errors(self) -> AbstractContextManager[None]:
         return decoding(self.path, "NIfTI")

@@ -36,8 +36,9 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
         raise InputError(path, f"VoxelData has shape {voxels.shape}: a volume over time", "width x height x frames")
     letters = (reading.axes or "THW"[-len(long) :] + "C" * (voxels.ndim > n_axes)).upper()
     cine = frames_of(voxels, path, "ITK HDF5", letters)
-    if len(long) == 3 and not reading.axes:
-        cine = replace(cine, assumptions=(*cine.assumptions, Guess("The third axis taken as frames.", "--axes")))
+    if not reading.axes:
+        notes = (Guess("The third axis taken as frames.", "--axes"),) if len(long) == 3 else ()
+        cine = replace(cine, assumptions=(*cine.assumptions, *notes), guessed_axes=letters)
     spacing = _numbers(group, "Spacing", path)
     if spacing is None or len(spacing) != n_axes or not np.isfinite(spacing).all():
         return cine
