@@ -20,7 +20,7 @@ from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import ImageFile
 
-EXPECTED = "an HDF5, DICOM, NIfTI, NumPy or MAT file, a MetaImage, a film, or images"
+EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images; a film, a NIfTI, NumPy or MAT file"
 START_BYTES = 132  # of a file that its signature is looked for in
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*")  # PNG, JPEG, BMP, TIFF

@@ -50,9 +50,8 @@ def hdf5_errors(path: object) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # the last two: types h5py cannot map
         reason = str(error).split("\n")[0]
-        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice="the file may be cut off or damaged") from (
-            error
-        )
+        advice = "the file may be cut off or damaged" + (", or still being written" if "truncated" in reason else "")
+        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice=advice) from error
 
 
 def _open(path: str | os.PathLike[str]) -> h5py.File:
@@ -71,9 +70,6 @@ def _open(path: str | os.PathLike[str]) -> h5py.File:
             "a file that was closed",
             "close it there, or clear the mark with: h5clear -s FILE",
         )
-    if "truncated file" in reason:
-        found = "is cut off, or still being written (HDF5 says truncated file)"
-        raise InputError(path, found, "a file that was closed")
     raise OSError(reason)
 
 
