@@ -34,3 +34,24 @@ def write_hazy_clip(folder):
         for name, role, x in (("septum", "tissue", 35), ("ventricle", "haze", 50))
     ]
     (folder / "clip-01.rois.json").write_text(json.dumps({"regions": regions}))
+
+
+def speckled_fan(n_frames=2, height=96, width=120, seed=1):
+    """``(T, H, W)`` echo amplitudes, 1 the largest: developed speckle in a fan of 38 degrees, a wall and a cavity."""
+    rng = np.random.default_rng(seed)
+    row, column = np.mgrid[:height, :width].astype(float)
+    across = column - (width - 1) / 2
+    radius, angle = np.hypot(row - 3, across), np.arctan2(across, row - 3)
+    from_centre = np.hypot(row - 0.55 * height, across)
+    tissue = np.where(from_centre < 0.17 * height, 0.006, 0.08)
+    tissue[np.abs(from_centre - 0.2 * height) < 0.03 * height] = 0.5
+    tissue[(np.abs(angle) > np.deg2rad(38)) | (radius > height - 8) | (radius < 4)] = 0
+    parts = rng.normal(size=(2, n_frames, height, width))
+    echoes = tissue * np.hypot(*parts)
+    return echoes / echoes.max()
+
+
+def in_db(echoes, dynamic_range_db=60.0):
+    """Echo amplitudes as dB, clipped at the floor."""
+    floor = 10 ** (-dynamic_range_db / 20)
+    return 20 * np.log10(np.maximum(echoes, floor))

@@ -177,8 +177,6 @@ class _Worker:
             return entry
         with scan:
             entry.frames, entry.sha256, entry.notes = scan.n_frames, scan.source.sha256, list(scan.source.assumptions)
-            for note in scan.source.assumptions:
-                self.console.note(f"{job.scan}: {in_full(note)}")
             if self.dehazer is None:
                 self.dehazer = self._load()
             try:
@@ -186,6 +184,8 @@ class _Worker:
             except Exception as error:
                 self._failed(error, job, entry)
                 return entry
+            for note in scan.source.assumptions:
+                self.console.note(f"{job.scan}: {in_full(note)}")
         self.console.say(f"{job.scan} -> {made}")
         self._tell_of_others(job)
         entry.outcome = "dehazed"

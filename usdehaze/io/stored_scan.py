@@ -14,6 +14,7 @@ from usdehaze.budget import spending
 from usdehaze.cine import Cartesian, Cine, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import find_fan, frames_used
+from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.gaps import gaps_outside, note_on_gaps
 from usdehaze.io.limits import check_frames
@@ -26,6 +27,7 @@ from usdehaze.io.units import find_decibel_scale
 from usdehaze.notes import Guess, refuse_guesses
 
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
+ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
 SECTOR_BYTES = 2**28  # that these frames may fill
 
 
@@ -112,9 +114,9 @@ class StoredScan(Scan):
                 known_values = np.where(np.isfinite(stored_values), stored_values, self._scale.floor)
                 frames_db[row] = self._scale.to_db(known_values)
             fit = find_fan(frames_db, -self.dynamic_range_db, row_m / column_m)
-            if order and not (fit and fit.certain):
+            if order and not (fit and fit.certain) and turned_symmetry(frames_db, -self.dynamic_range_db) > ON_ITS_SIDE:
                 lying = find_fan(frames_db.swapaxes(1, 2), -self.dynamic_range_db, column_m / row_m)
-                if lying is not None and (fit is None or lying.score > fit.score):
+                if lying is not None:
                     fit, self._lies_on_its_side = lying, True
                     self._stored = stored = turned(stored)
                     spacing_m = stored.spacing_m

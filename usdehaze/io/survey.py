@@ -25,8 +25,8 @@ class Speckle:
     """Statistics of the ``8 x 8`` blocks that hold neither the lowest nor the highest value; NaN where there are few.
 
     Attributes:
-        deviation: median standard deviation in the brighter half of the blocks, in stored units. 5.6 dB of fully
-            developed speckle after log compression, less where speckle was smoothed.
+        deviation: standard deviation that two in five of the blocks stay below, in stored units: that of speckle,
+            which edges of tissue have not raised. 5.6 dB after log compression, less where speckle was smoothed.
         growth: exponent with which the deviation of blocks grows with their mean: 0 where speckle is additive, as
             after log compression, 1 where it is multiplicative, as in an envelope, compounded or not.
         span: of the natural logarithm of the means, that the growth was found over.
@@ -163,7 +163,7 @@ def _speckle(samples: list[np.ndarray], low: float, high: float) -> Speckle:
         return Speckle()
     values = np.concatenate([frame[np.isfinite(frame) & (frame > low)] for frame in samples])
     middle = float((np.median(values) - low) / (np.quantile(values, 0.9995) - low))
-    usual = float(np.median(deviation[mean >= np.median(mean)]))
+    usual = float(np.quantile(deviation, 0.4))
     seen = mean > DARK * (high - min(low, 0.0))
     return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle)
 

@@ -35,6 +35,7 @@ LARGEST_GREY = 65535
 ENVELOPE_VARIATION = 0.4  # between log-compressed images (0.06 to 0.31 in real ones) and envelopes (about 0.5)
 ENVELOPE_GROWTH = 0.8  # between log-compressed images (0.05 to 0.75 in real ones) and envelopes (0.8 to 1.4)
 ENVELOPE_SPAN = 1.0
+ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
@@ -142,9 +143,11 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
         raise InputError(path, f"integers up to {high:g}", "grey levels of at most 16 bits")
     where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
     if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
-        if survey.variation >= ENVELOPE_VARIATION:
-            return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
         speckle = survey.speckle
+        judged = high <= 1 or math.isfinite(speckle.deviation)  # by more than a few blocks
+        additive = speckle.growth < ADDITIVE_GROWTH and speckle.span >= 0.5
+        if survey.variation >= ENVELOPE_VARIATION and judged and not additive:
+            return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
         if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
             return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
     if _is_above_a_floor(stored.dtype, survey):

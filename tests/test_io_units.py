@@ -1,0 +1,167 @@
+"""What stored values are, told by what they look like: grey levels under any scaling, decibels, envelopes, RF."""
+
+import numpy as np
+import pytest
+from _scans import in_db, speckled_fan, write
+from scipy import ndimage
+
+from usdehaze.errors import InputError
+from usdehaze.io import open_cine
+from usdehaze.io.units import SPECKLE_DB
+from usdehaze.notes import Guess
+
+ECHOES = speckled_fan()
+DB = in_db(ECHOES)
+LEVEL = DB / 60 + 1  # 0 to 1
+GREY = np.rint(LEVEL * 255).astype(np.uint8)
+GREY_DB = GREY / 255 * 60 - 60
+STEP_DB = 60 / 255
+
+
+def read(tmp_path, stored, **options):
+    return open_cine(write(tmp_path / "a.h5", {"x": stored}), **options)
+
+
+def off(cine, expected):
+    return float(np.abs(cine.frames - expected).max())
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift"),
+    [
+        *((scale, 0) for scale in (1, 1.001, 100, 255, 0.3, 2, 30, 50, 80, 200, 1000, 4095, 65535)),
+        *((1, 0.5), (2, -1), (1, -0.5), (255, -128), (255, 20), (0.5, 0.25), (50, -20), (100, -30), (3, -7)),
+    ],
+)
+def test_grey_levels_give_the_same_decibels_whatever_they_were_scaled_by_and_shifted_to(tmp_path, scale, shift):
+    cine = read(tmp_path, (LEVEL * scale + shift).astype(np.float32))
+    assert cine.source.units == "grey" and cine.dynamic_range_db == 60
+    assert off(cine, DB) < STEP_DB
+    assert any(isinstance(note, Guess) and note.settle == "--units" for note in cine.source.assumptions)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u2", ">u2", "i4", "i8", "f2", ">f4", "f8"])
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (3, 0), (1, 20), (1, -128)])
+def test_an_8_bit_image_is_the_same_in_any_type(tmp_path, dtype, scale, shift):
+    if "u" in dtype:
+        shift = abs(shift)
+    assert off(read(tmp_path, (GREY.astype(float) * scale + shift).astype(dtype)), GREY_DB) < STEP_DB
+
+
+def test_the_levels_of_a_dim_8_bit_image_tell_its_full_scale(tmp_path):
+    dim = np.rint(GREY * 0.7)
+    cine = read(tmp_path, (dim / 255 * 0.01).astype(np.float32))
+    assert off(cine, dim / 255 * 60 - 60) < STEP_DB / 10
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ((GREY.astype(np.int16) - 128).astype(np.int8), GREY_DB),
+        (GREY.view(np.int8), GREY_DB),  # levels above 127 that became negative
+        ((GREY // 2).astype(np.int8), (GREY // 2) / 127 * 60 - 60),
+        (np.rint(DB).astype(np.int8), np.rint(DB)),
+    ],
+    ids=["shifted", "sign lost", "7 bits", "dB"],
+)
+def test_signed_bytes(tmp_path, stored, expected):
+    assert off(read(tmp_path, stored), expected) < STEP_DB
+
+
+@pytest.mark.parametrize("options", [{}, {"units": "grey"}])
+@pytest.mark.parametrize("full_scale", [1, 255])
+def test_what_resampling_shoots_over_is_clipped(tmp_path, options, full_scale):
+    larger = ndimage.zoom(GREY / 255.0, (1, 1.4, 1.4), order=3)
+    assert larger.max() > 1 and larger.min() < 0
+    cine = read(tmp_path, (larger * full_scale).astype(np.float32), **options)
+    assert off(cine, np.clip(larger, 0, 1) * 60 - 60) < 1e-3
+    over = read(tmp_path, (LEVEL * 1.015 * full_scale).astype(np.float32), **options)
+    assert off(over, np.clip(LEVEL * 1.015, 0, 1) * 60 - 60) < 1e-3
+
+
+@pytest.mark.parametrize("span", [40, 50, 60, 70, 80])
+@pytest.mark.parametrize("floor", [0, -30, -90])
+def test_decibels_above_any_floor_keep_their_range(tmp_path, span, floor):
+    db = in_db(ECHOES * 0.86, span)  # the largest value lies below full scale
+    cine = read(tmp_path, (db + span + floor).astype(np.float32))
+    if floor == -90 and span == 80:  # from -90 to -10: as well full scale at 0
+        assert cine.source.units == "dB"
+        return
+    assert cine.dynamic_range_db == span and off(cine, db) < STEP_DB
+
+
+def test_whole_decibels_above_a_floor_are_no_grey_levels_up_to_255(tmp_path):
+    for span in (50, 80):
+        db = np.rint(in_db(ECHOES, span))
+        assert off(read(tmp_path, (db + span).astype(np.int16)), db) < STEP_DB
+
+
+@pytest.mark.parametrize("angles", [1, 2, 3, 9])
+@pytest.mark.parametrize("full_scale", [1, 0.02, 3000])
+def test_envelopes_are_told_from_grey_levels_compounded_or_not(tmp_path, angles, full_scale):
+    echoes = np.mean([speckled_fan(seed=seed) for seed in range(angles)], axis=0)
+    echoes /= echoes.max()
+    cine = read(tmp_path, (echoes * full_scale).astype(np.float32))
+    assert cine.source.units == "envelope" and off(cine, in_db(echoes)) < 1e-3
+    compressed = read(tmp_path, (in_db(echoes) / 60 + 1).astype(np.float32))
+    assert compressed.source.units == "grey" and off(compressed, in_db(echoes)) < 1e-3
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
+def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
+    carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
+    scale = 1 if dtype == np.float32 else np.iinfo(dtype).max
+    with pytest.raises(InputError, match="both signs, .*RF and channel data must be beamformed first"):
+        read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [(DB, DB), (LEVEL, DB), (LEVEL * 255, DB), (ECHOES, DB)],
+    ids=["dB", "grey", "grey to 255", "envelope"],
+)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_nan_outside_the_fan_is_the_floor(tmp_path, inside, expected, everywhere):
+    outside = np.broadcast_to((ECHOES == 0).all(axis=0), ECHOES.shape).copy()
+    outside[:1] &= everywhere  # in all frames or in the second alone
+    cine = read(tmp_path, np.where(outside, np.nan, inside).astype(np.float32))
+    assert np.all(cine.frames[outside] == -cine.dynamic_range_db) and off(cine, expected) < STEP_DB
+    assert any(note.startswith("NaN outside the image taken as the floor") for note in cine.source.assumptions)
+    assert cine.geometry.sector is not None
+
+
+def test_nan_inside_the_image_is_refused(tmp_path):
+    stored = DB.copy()
+    stored[1, 50:53, 60] = np.nan
+    with pytest.raises(InputError, match="frame 1 of dataset 'x' has 3 values that are not numbers"):
+        read(tmp_path, stored)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"levels": (0, 2), "units": "grey"}, (LEVEL / 2 - 1) * 60),
+        ({"levels": (0.5, 1.0), "units": "grey"}, (np.clip(LEVEL - 0.5, 0, 1) * 2 - 1) * 60),
+        ({"units": "envelope"}, in_db(LEVEL)),
+        ({"levels": (0, 2), "units": "envelope"}, in_db(LEVEL / 2)),
+        ({"levels": (-40, 1), "units": "dB"}, np.maximum(LEVEL - 1, -41)),
+    ],
+)
+def test_options_win_over_what_values_look_like(tmp_path, options, expected):
+    cine = read(tmp_path, LEVEL, **options)
+    assert off(cine, expected) < 1e-3
+    assert not any(
+        isinstance(n, Guess) and n.settle in ("--units", "--levels BLACK:WHITE") for n in cine.source.assumptions
+    )
+
+
+def test_levels_that_cannot_be_are_refused(tmp_path):
+    with pytest.raises(InputError, match="levels 2:1; expected black below white"):
+        read(tmp_path, LEVEL, levels=(2, 1))
+    with pytest.raises(InputError, match="levels 1:2 of an envelope; expected 0:2"):
+        read(tmp_path, LEVEL, levels=(1, 2), units="envelope")
+
+
+def test_developed_speckle_has_the_deviation_that_units_are_judged_by():
+    parts = np.random.default_rng(0).normal(size=(2, 100_000))
+    assert np.std(20 * np.log10(np.hypot(*parts))) == pytest.approx(SPECKLE_DB, abs=0.05)
