@@ -15,6 +15,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: one thread 
 torch.set_num_threads(int(os.environ.get("USDEHAZE_TEST_THREADS", "2")))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several workers share the tests, the long ones come first: none is left alone with one at the end."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Global random streams start at the same place in every test, whichever tests ran before."""

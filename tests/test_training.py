@@ -4,6 +4,7 @@ import json
 import math
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 from _gaussian_rows import GaussianRows
+from click.testing import CliRunner
 from safetensors.torch import load_file
 
+from usdehaze.cli import main
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
@@ -253,32 +256,37 @@ def test_training_on_simulated_frames_beats_the_best_linear_guess_and_leaves_a_c
     assert learned < 0.95 * objective.held_out_loss(linear, frames, (0.3,))[0]
 
 
-def _together(rank, folder, settings):
+MEETINGS = {"always": {}, "once": {"sync": 5}}  # of five steps: at every one; at the end
+
+
+def _together(rank, folder):
     """One of two processes; each takes its own stream."""
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": (folder / "port").read_text()}
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    train(tiny(steps=5, **settings), GaussianFrames(), folder / "two.safetensors", folder / "two")
+    for name, settings in MEETINGS.items():
+        train(tiny(steps=5, **settings), GaussianFrames(), folder / f"{name}.safetensors", folder / name)
     torch.distributed.destroy_process_group()
 
 
-def two_processes(folder, **settings):
-    import socket
-
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Folder with what two processes learned together, by how often they met: starting them takes longest."""
+    folder = tmp_path_factory.mktemp("together")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         (folder / "port").write_text(str(free.getsockname()[1]))
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_together, args=(rank, folder, settings)) for rank in range(2)]
+    processes = [context.Process(target=_together, args=(rank, folder)) for rank in range(2)]
     for p in processes:
         p.start()
     for p in processes:
         p.join(400)
     assert [p.exitcode for p in processes] == [0, 0]
+    return folder
 
 
-def test_processes_that_meet_now_and_then_end_with_the_mean_of_their_weights(tmp_path):
-    two_processes(tmp_path, sync=5)  # five steps: they meet once, at the end
+def test_processes_that_meet_now_and_then_end_with_the_mean_of_their_weights(together, tmp_path):
     alone = []
     for rank in range(2):
 
@@ -290,14 +298,12 @@ def test_processes_that_meet_now_and_then_end_with_the_mean_of_their_weights(tmp
             patch.setattr(training, "noise_generator", lambda seed, _, *a, r=rank: data.noise_generator(seed, r, *a))
             train(tiny(steps=5), Own(), tmp_path / f"{rank}.safetensors", tmp_path / f"run{rank}")
         alone.append(load_file(tmp_path / f"run{rank}"))
-    met = load_file(tmp_path / "two")
+    met = load_file(together / "once")
     for name in (name for name in met if name.startswith(("net.", "ema.")) and name.endswith("weight")):
         torch.testing.assert_close(met[name], (alone[0][name] + alone[1][name]) / 2, rtol=1e-4, atol=1e-5)
 
 
-def test_two_processes_equal_one_with_twice_the_batch(tmp_path, monkeypatch):
-    two_processes(tmp_path)
-
+def test_two_processes_equal_one_with_twice_the_batch(together, tmp_path, monkeypatch):
     class Both(GaussianFrames):
         def draw(self, batch, seed, stream, step, device):
             half = [super(Both, self).draw(batch // 2, seed, rank, step, device) for rank in range(2)]
@@ -314,42 +320,45 @@ def test_two_processes_equal_one_with_twice_the_batch(tmp_path, monkeypatch):
     train(tiny(steps=5, batch=8), Both(), tmp_path / "one.safetensors", tmp_path / "one")
     monkeypatch.undo()
     train(tiny(steps=5, batch=8), GaussianFrames(), tmp_path / "other.safetensors", tmp_path / "other")
-    one, two, other = (load_file(tmp_path / name) for name in ("one", "two", "other"))
+    one, other = (load_file(tmp_path / name) for name in ("one", "other"))
+    two = load_file(together / "always")
     # Biases before a norm have no gradient but rounding, which Adam blows up: their moments tell, not their values.
     names = [name for name in one if name.startswith("adam") or name.endswith("weight")]
     for name in names:
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
     assert max(float((other[name] - one[name]).abs().max()) for name in names) > 1e-3  # other frames do show
-    card = json.loads((tmp_path / "two.json").read_text())
+    card = json.loads((together / "always.json").read_text())
     assert card["training"]["frames"] == 40 and card["training"]["hardware"].startswith("2 of ")
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
-    prior = tmp_path / "own.safetensors"
-    command = [
-        sys.executable, "-m", "usdehaze", "train", "haze", "-o", str(prior), "--grid", "16x16", "--steps", "40",
-        "--batch", "2", "--pool", "4", "--fresh", "2", "--checkpoint-every", "5", "--device", "cpu",
-    ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    log = tmp_path / "own.run" / "log.txt"
-    root = Path(__file__).parents[1]
-    run = subprocess.Popen(command, env=environment, cwd=root)
+    def command(prior):
+        few = "--grid 16x16 --steps 25 --batch 2 --pool 4 --fresh 2 --checkpoint-every 5 --device cpu"
+        return ["train", "haze", "-o", str(prior), *few.split()]
+
+    def to_the_end(prior):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as the process below has
+        done = CliRunner().invoke(main, command(prior))
+        torch.set_num_threads(threads)
+        assert done.exit_code == 0, done.output
+        return done.stderr
+
+    prior, log = tmp_path / "own.safetensors", tmp_path / "own.run" / "log.txt"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "usdehaze", *command(prior)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=Path(__file__).parents[1],
+    )
     until = time.monotonic() + 400
     while not (log.exists() and "step 10/" in log.read_text()) and time.monotonic() < until and run.poll() is None:
         time.sleep(0.02)
     run.kill()
     run.wait()
     killed_at = int(log.read_text().splitlines()[-1].split()[2].split("/")[0])
-    assert killed_at < 40 and not prior.exists()
-    again = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    first = int(again.stderr.split()[2].split("/")[0])  # haze step N/40: the first checkpoint of the second run
+    assert killed_at < 25 and not prior.exists()
+    first = int(to_the_end(prior).split()[2].split("/")[0])  # haze step N/25: the first checkpoint of the second run
     assert killed_at < first <= killed_at + 2 * 5  # it had written at killed_at, or once more before it died
-    whole = subprocess.run(
-        [*command[:6], str(tmp_path / "whole.safetensors"), *command[7:]],
-        env=environment,
-        cwd=Path(__file__).parents[1],
-    )
-    assert whole.returncode == 0
+    to_the_end(tmp_path / "whole.safetensors")
     assert prior.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()  # to the last bit

@@ -12,6 +12,7 @@ from _scans import fan_frames, write
 from monai.data import DataLoader, Dataset, ImageReader, MetaTensor, ThreadDataLoader, decollate_batch
 from monai.transforms import Compose, LoadImage, LoadImaged, Spacing
 from monai.transforms.io.array import SUPPORTED_READERS
+from torch.utils.data import ConcatDataset
 
 from usdehaze import open_cine
 from usdehaze.cine import Cartesian, Cine
@@ -180,9 +181,9 @@ def test_workers_read_what_the_main_process_reads(scans, kind):
     """Scans with a mask and without collate into one batch, whoever loaded them."""
     paths = [scans[name] for name in ("dicom", "hdf5", "grey", "dicom")]
     alone = [LoadUltrasound()(path) for path in paths]
-    for load in (LoadUltrasoundd("image"), LoadImaged("image", reader=UltrasoundReader)):
-        loaded = batches(LOADERS[kind](Dataset([{"image": str(path)} for path in paths], load)))
-        for image, expected in zip(loaded, alone, strict=True):
-            assert torch.equal(image, expected) and torch.equal(image.affine, expected.affine)
-            for key in ("geometry", "tissue_mask", "source_sha256", "source_layout", "assumptions"):
-                assert image.meta[key] == expected.meta[key], key
+    loads = (LoadUltrasoundd("image"), LoadImaged("image", reader=UltrasoundReader))
+    both = ConcatDataset([Dataset([{"image": str(path)} for path in paths], load) for load in loads])
+    for image, expected in zip(batches(LOADERS[kind](both)), alone * 2, strict=True):
+        assert torch.equal(image, expected) and torch.equal(image.affine, expected.affine)
+        for key in ("geometry", "tissue_mask", "source_sha256", "source_layout", "assumptions"):
+            assert image.meta[key] == expected.meta[key], key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import h5py
@@ -21,11 +22,12 @@ from validation.bench.tables import lowest_cell
 from validation.paths import PATIENTS
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch) -> Path:
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory) -> Path:
     """Scans made up under the names of the first ones of each share, and tiny priors; no weights of LPIPS."""
+    folder = tmp_path_factory.mktemp("made-up")
     for name in ("camus", "clean-cines"):
-        (tmp_path / name).mkdir()
+        (folder / name).mkdir()
     frames = fan_frames(2, 96, 96)
     label = np.zeros_like(frames)
     label[:, 28:66, 35:48], label[:, 28:66, 50:63] = 170, 85
@@ -34,13 +36,20 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     for share, n in (("tuning", 5), ("held-out", 1)):
         pairs = zip(names["camus"][share][:n], names["clean-cines"][share][:n], strict=True)
         for seed, (patient, cine) in enumerate(pairs):
-            with h5py.File(tmp_path / "camus" / f"{patient}.h5", "w") as file:
+            with h5py.File(folder / "camus" / f"{patient}.h5", "w") as file:
                 file["image"], file["label"] = frames if seed == 1 else dark, label  # the second has haze of its own
-            with h5py.File(tmp_path / "clean-cines" / f"{cine}.h5", "w") as file:
+            with h5py.File(folder / "clean-cines" / f"{cine}.h5", "w") as file:
                 file["bmode/frames"] = fan_frames(4, 96, 96, seed=seed)
-    write_hazy_clip(tmp_path / "echo-haze")
-    write_second_simulator(tmp_path / "second-simulator")
-    write_tiny_priors(tmp_path)
+    write_hazy_clip(folder / "echo-haze")
+    write_second_simulator(folder / "second-simulator")
+    write_tiny_priors(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(made_up: Path, tmp_path: Path, monkeypatch) -> Path:
+    """A copy of these, where the scans are looked for."""
+    shutil.copytree(made_up, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("USDEHAZE_DATA", str(tmp_path))
     return tmp_path
 

@@ -290,7 +290,7 @@ def _arrays(folder: Path, grey: np.ndarray) -> list[Path]:
 
 def _directory(path: Path) -> None:
     from pydicom.dataset import Dataset, FileMetaDataset
-    from pydicom.uid import ExplicitVRLittleEndian
+    from pydicom.uid import UID, ExplicitVRLittleEndian, MediaStorageDirectoryStorage
 
     ds, record = Dataset(), Dataset()
     record.DirectoryRecordType, record.ReferencedFileID = "IMAGE", ["IMAGES", "IM1"]
@@ -298,7 +298,8 @@ def _directory(path: Path) -> None:
     ds.DirectoryRecordSequence = [record, record]
     ds.file_meta = FileMetaDataset()
     ds.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    ds.file_meta.MediaStorageSOPClassUID, ds.file_meta.MediaStorageSOPInstanceUID = "1.2.840.10008.1.3.10", "1.2.3"
+    ds.file_meta.MediaStorageSOPClassUID = MediaStorageDirectoryStorage
+    ds.file_meta.MediaStorageSOPInstanceUID = UID("1.2.3")
     ds.save_as(path, enforce_file_format=True)
 
 

@@ -3,6 +3,9 @@
 Song and Ermon, "Improved techniques for training score-based generative models" (2020), appendix A: residual blocks
 whose first half lowers the resolution once and then widens its view by dilation, RefineNet blocks (Lin et al. 2017)
 that bring the features of all stages back to full resolution, ELU, InstanceNorm++ (Song and Ermon 2019).
+
+Other than in their public code, chained pooling takes the mean, not the maximum; widths of 48 and 100 give the paper's
+number of parameters; the last layer starts at zero.
 """
 
 from __future__ import annotations

@@ -35,6 +35,10 @@ BETAS = {"denoiser": (0.9, 0.99), "score": (0.9, 0.999), "posterior": (0.9, 0.99
 WARM_UP, COOLDOWN = 200, 0.3  # steps over which the learning rate rises; share of the run over which it falls
 HELD_OUT_SIGMAS = (0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
 POSTERIOR_SIGMAS = (0.1, 0.3, 1.0, 4.0, 100.0)
+STATISTICS = {
+    "prior": ("data_mean", "data_std"),
+    "posterior": ("frame_mean", "frame_std", "tissue_std", "haze_std"),
+}
 Model = Prior | LearnedPosterior
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SCOPE = "Not a medical device; not for diagnosis. Not for colour Doppler, M-mode or contrast."
@@ -174,19 +178,16 @@ def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) ->
         raise UsdehazeError(
             f"grid of {recipe.grid[0]} x {recipe.grid[1]}: {recipe.network} needs multiples of {network.multiple}"
         )
-    sample = source.sample
     low, high = SIGMA_RANGE[recipe.parametrisation]
     card: dict[str, Any] = {
         "name": f"{recipe.kind}-{'simulated' if source.simulated else 'scans'}-{recipe.network.lower()}",
         "kind": recipe.kind, "parametrisation": recipe.parametrisation,
-        **_statistics(recipe.kind, sample),
+        **_statistics(recipe, source, begin_with),
         "sigma_min": low, "sigma_max": high, "grid": list(recipe.grid),
         "training_data": source.description, "not_for": NOT_FOR[source.simulated],
     }  # fmt: skip
     if begin_with:
         network.load_state_dict(begin_with.network.state_dict())
-        if recipe.parametrisation != "score":  # the network knows frames by these
-            card |= {key: begin_with.card[key] for key in _statistics(recipe.kind, sample)}
         card["fine_tuned_from"] = begin_with.name
     if recipe.kind == "posterior":
         sides = {side: getattr(source, side, source).description for side in ("tissue", "haze")}
@@ -194,9 +195,13 @@ def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) ->
     return Prior(network, card)
 
 
-def _statistics(kind: str, sample: Tensor) -> dict[str, float]:
-    """What the preconditioning takes from frames ``(N, C, depth, angle)``."""
-    if kind != "posterior":
+def _statistics(recipe: Recipe, source: FrameSource, begin_with: Model | None) -> dict[str, float]:
+    """What the preconditioning takes from frames. Fine-tuning keeps what the network knows them by, and draws none."""
+    names = STATISTICS["posterior" if recipe.kind == "posterior" else "prior"]
+    if begin_with and recipe.parametrisation != "score":
+        return {name: begin_with.card[name] for name in names}
+    sample = source.sample
+    if recipe.kind != "posterior":
         return {"data_mean": float(sample.mean()), "data_std": float(sample.std())}
     x, n, y = sample.unbind(1)
     return {
