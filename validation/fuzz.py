@@ -2,8 +2,8 @@
 
     python -m validation.fuzz [SEED_FILE_OR_FOLDER ...] [--count 2000] [--seed 0] [--seconds 60] [--gigabytes 4]
 
-Files made here (DICOM in every transfer syntax that pydicom writes, HDF5 in several layouts, images, arrays, films; some
-of them with ``--like``) and the given ones are damaged a few bytes at a time, most often near their beginning, and
+Files made here (DICOM in every transfer syntax that pydicom writes, HDF5 in several layouts, images, arrays, films;
+with ``--like`` some of them) and the given ones are damaged a few bytes at a time, most often near their beginning, and
 opened, read and, where they are DICOM, written as derived images.
 A traceback, a message of several lines, a crash, more memory or more time than allowed is a failure; its number is
 printed, and ``--only N`` makes that very file again as ``fuzz-N``. Exit code 1 where anything failed.
