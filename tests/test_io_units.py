@@ -111,7 +111,7 @@ def test_envelopes_are_told_from_grey_levels_compounded_or_not(tmp_path, angles,
 def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
     carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
     scale = 1 if dtype == np.float32 else np.iinfo(dtype).max
-    with pytest.raises(InputError, match="both signs, .*RF and channel data must be beamformed first"):
+    with pytest.raises(InputError, match=r"both signs, .*RF and channel data must be beamformed first"):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
@@ -150,9 +150,8 @@ def test_nan_inside_the_image_is_refused(tmp_path):
 def test_options_win_over_what_values_look_like(tmp_path, options, expected):
     cine = read(tmp_path, LEVEL, **options)
     assert off(cine, expected) < 1e-3
-    assert not any(
-        isinstance(n, Guess) and n.settle in ("--units", "--levels BLACK:WHITE") for n in cine.source.assumptions
-    )
+    guesses = [note for note in cine.source.assumptions if isinstance(note, Guess)]
+    assert not {guess.settle for guess in guesses} & {"--units", "--levels BLACK:WHITE"}
 
 
 def test_levels_that_cannot_be_are_refused(tmp_path):

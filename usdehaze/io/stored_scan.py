@@ -62,7 +62,7 @@ class StoredScan(Scan):
         try:
             stored = self._opened()
             first, stop = reading.frame_range(stored.shape[0], path)
-            self.n_frames = stop - first
+            self.n_frames, self.shape = stop - first, stored.shape[1:]
             with self._errors():
                 self._scale = find_decibel_scale(stored, reading, path)
                 self.dynamic_range_db = self._scale.dynamic_range_db

@@ -25,6 +25,7 @@ _NO_IMAGES = {
     *("label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"),
     *("coordinates", "coords", "grid", "positions"),
 }
+_TELLING = _NO_IMAGES | channel.NAMES
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
 
 
@@ -75,10 +76,12 @@ def choose(
         raise InputError(
             path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
         )
-    passed_over = ", ".join([name for name in candidates if name != images[0]][:8])
+    passed_over = [name for name in candidates if name != images[0]]
     if not passed_over:
         return images[0], ()
-    note = f"Passed over {passed_over}: named like a label map, a grid or channel data, not an image."
+    # the words alone that told: other parts of a name may say who the patient is
+    told = sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING})
+    note = f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image."
     return images[0], (note,)
 
 
