@@ -18,6 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.io.scan import CineScan
+from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
 from usdehaze.transforms.result import is_dicom, open_source, result_of
@@ -104,10 +105,10 @@ class SaveUltrasoundd(MapTransform):
             sinks: list[Sink] = [ResultWriter(path, CineScan(result.cine), self.overwrite)]
             if is_dicom(tissue):
                 sinks += self._dicom_sinks(stem, result, tissue, stack)
-            for sink in sinks:
-                stack.enter_context(sink)
-            for sink in sinks:
-                sink.append(result)
+            files = stack.enter_context(SinkSet(sinks, sinks[-1].scan))
+            files.append(result)
+            files.finish()
+            files.commit()
         return path
 
     def _dicom_sinks(self, stem: Path, result: Result, tissue: Any, stack: ExitStack) -> list[Sink]:

@@ -70,7 +70,7 @@ def read_header(path: Path) -> Header:
         raise InputError(path, f"has a MetaImage header that cannot be used ({error})") from error
     long = [side for side in sides[2:] if side != 1]
     if len(sides) < 2 or len(long) > 1 or min(sides) < 1 or channels not in (1, 3, 4):
-        found = f"{' x '.join(map(str, sides))} pixels, {channels} channels"
+        found = f"{' x '.join(map(str, sides[:6]))} pixels, {channels} channels"
         raise InputError(path, f"holds {found}", "width x height, or width x height x frames")
     if min(sides[:2]) < MIN_SIDE:
         raise InputError(path, f"frames of {sides[1]} x {sides[0]}", f"at least {MIN_SIDE} x {MIN_SIDE}")
