@@ -2,9 +2,9 @@
 
     python -m validation.fuzz [SEED_FILE_OR_FOLDER ...] [--count 2000] [--seed 0] [--seconds 60] [--gigabytes 4]
 
-Files made here (DICOM in every transfer syntax that pydicom writes, HDF5 in several layouts, images) and the given ones
-are damaged a few bytes at a time, most often near their beginning, and opened, read and, where they are DICOM, written
-as derived images.
+Files made here (DICOM in every transfer syntax that pydicom writes, HDF5 in several layouts, images, arrays, films;
+with ``--like`` some of them) and the given ones are damaged a few bytes at a time, most often near their beginning, and
+opened, read and, where they are DICOM, written as derived images.
 A traceback, a message of several lines, a crash, more memory or more time than allowed is a failure; its number is
 printed, and ``--only N`` makes that very file again as ``fuzz-N``. Exit code 1 where anything failed.
 """
@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=60, help="for one file")
     parser.add_argument("--gigabytes", type=float, default=4, help="of address space beyond what Python needs")
+    parser.add_argument("--like", default="*", help="pattern of the names of the files made here")
     parser.add_argument("--only", type=int, help="make this file and read it here")
     parser.add_argument("--child", type=int, nargs=2, metavar=("START", "STOP"), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -54,8 +55,17 @@ def _parent(args: argparse.Namespace) -> int:
     failures: list[str] = []
     at, started = 0, time.monotonic()
     while at < args.count:
-        command = [sys.executable, "-m", "validation.fuzz", *map(str, args.seeds), "--seed", str(args.seed)]
-        command += ["--gigabytes", str(args.gigabytes), "--child", str(at), str(args.count)]
+        command = [
+            sys.executable,
+            "-m",
+            "validation.fuzz",
+            *map(str, args.seeds),
+            "--seed",
+            str(args.seed),
+            "--like",
+            args.like,
+        ]
+        command += ["--like", args.like, "--gigabytes", str(args.gigabytes), "--child", str(at), str(args.count)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert child.stdout is not None
         watch = _Watchdog(child, args.seconds)
@@ -105,7 +115,8 @@ def _child(args: argparse.Namespace, folder: Path, start: int, stop: int) -> Non
     import usdehaze.io.dicom
     import usdehaze.io.hdf5  # noqa: F401
 
-    seeds = [*make_seeds(folder), *_files(args.seeds)]
+    made = [seed for seed in make_seeds(folder) if seed.match(args.like)]
+    seeds = [*made, *_files(args.seeds)]
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = used + int(args.gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -205,7 +216,7 @@ def make_seeds(folder: Path) -> list[Path]:
     seeds.append(folder / "plain.h5")
     with h5py.File(seeds[-1], "w") as file:
         file.create_dataset("frames", data=grey, chunks=(1, 64, 64), compression="gzip")
-    return seeds + _layouts(folder, grey)
+    return [*seeds, *_layouts(folder, grey), *_arrays(folder, grey), *_films(folder, grey)]
 
 
 def _layouts(folder: Path, grey: np.ndarray) -> list[Path]:
@@ -239,6 +250,76 @@ def _layouts(folder: Path, grey: np.ndarray) -> list[Path]:
     paths[3].write_bytes((header + "ElementDataFile = LOCAL\n").encode() + zlib.compress(grey.tobytes()))
     Image.fromarray(grey[0]).save(paths[4])
     return paths
+
+
+def _arrays(folder: Path, grey: np.ndarray) -> list[Path]:
+    """The same speckle as NumPy, MATLAB, NIfTI and ITK store it, as a header beside its values, and as a sequence."""
+    import gzip
+
+    import h5py
+    from scipy.io import savemat
+
+    names = ("array.npy", "array.npz", "array.mat", "array-struct.mat", "array.nii", "array.nii.gz", "array.mhd")
+    paths = [folder / name for name in (*names, "array-plus.mha", "array-itk.h5", "array-DICOMDIR")]
+    np.save(paths[0], grey)
+    np.savez_compressed(paths[1], cine=grey, fps=50)
+    savemat(paths[2], {"cine": grey.transpose(1, 2, 0), "name": "x"}, do_compression=True)
+    cells = np.empty(3, object)
+    cells[:] = list(grey)
+    savemat(paths[3], {"scan": {"cine": cells, "depth": np.arange(64.0)}})
+    nifti = bytearray(352)
+    nifti[:4], nifti[344:348] = (348).to_bytes(4, "little"), b"n+1\0"
+    nifti[40:48] = np.array([3, 64, 64, 3], "<i2").tobytes()
+    nifti[70:74], nifti[108:112] = np.array([2, 8], "<i2").tobytes(), np.float32(352).tobytes()
+    nifti[76:92] = np.array([1, 0.3, 0.2, 1], "<f4").tobytes()
+    paths[4].write_bytes(nifti + grey.tobytes())
+    paths[5].write_bytes(gzip.compress(bytes(nifti) + grey.tobytes()))
+    (folder / "values.raw").write_bytes(grey.tobytes())
+    header = "ObjectType = Image\nNDims = 3\nDimSize = 64 64 3\nElementSpacing = 0.3 0.2 1\nElementType = MET_UCHAR\n"
+    paths[6].write_text(header + "HeaderSize = -1\nElementDataFile = values.raw\n")
+    stamps = "".join(f"Seq_Frame{k:04d}_Timestamp = {k / 20}\nSeq_Frame{k:04d}_ImageStatus = OK\n" for k in range(3))
+    header += f"Kinds = domain domain list\nUltrasoundImageOrientation = MFA\n{stamps}ElementDataFile = LOCAL\n"
+    paths[7].write_bytes(header.encode() + grey.tobytes())
+    with h5py.File(paths[8], "w") as file:
+        group = file.create_group("ITKImage/0")
+        group["VoxelData"], group["Dimension"] = grey, np.array([64, 64, 3], "u8")
+        group["Spacing"], group["VoxelType"] = np.array([0.3, 0.2, 1]), "UCHAR"
+    _directory(paths[9])
+    return paths
+
+
+def _directory(path: Path) -> None:
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import UID, ExplicitVRLittleEndian, MediaStorageDirectoryStorage
+
+    ds, record = Dataset(), Dataset()
+    record.DirectoryRecordType, record.ReferencedFileID = "IMAGE", ["IMAGES", "IM1"]
+    record.ReferencedSOPClassUIDInFile = "1.2.840.10008.5.1.4.1.1.3.1"
+    ds.DirectoryRecordSequence = [record, record]
+    ds.file_meta = FileMetaDataset()
+    ds.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    ds.file_meta.MediaStorageSOPClassUID = MediaStorageDirectoryStorage
+    ds.file_meta.MediaStorageSOPInstanceUID = UID("1.2.3")
+    ds.save_as(path, enforce_file_format=True)
+
+
+def _films(folder: Path, grey: np.ndarray) -> list[Path]:
+    """The same speckle as films."""
+    import imageio_ffmpeg
+    from PIL import Image
+
+    encoders = {
+        "film.avi": ("-c:v", "mjpeg", "-pix_fmt", "yuvj420p"),
+        "film.mp4": ("-c:v", "libx264", "-pix_fmt", "yuv420p"),
+        "film.mkv": ("-c:v", "ffv1"),
+    }
+    read = ["-f", "rawvideo", "-pix_fmt", "gray", "-s", "64x64", "-r", "25", "-i", "-"]
+    for name, encode in encoders.items():
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *read, *encode, str(folder / name)]
+        subprocess.run(command, input=grey.tobytes(), check=True)
+    images = [Image.fromarray(frame) for frame in grey]
+    images[0].save(folder / "film.gif", save_all=True, append_images=images[1:], duration=40)
+    return [folder / name for name in (*encoders, "film.gif")]
 
 
 def _dicom(path: Path, frames: np.ndarray, photometric: str, syntax: str) -> Path:

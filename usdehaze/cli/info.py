@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, printable
 from usdehaze.cli.options import reading_options, take_reading
 from usdehaze.notes import in_full
 
@@ -32,9 +32,13 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
     FILE may be a folder: every scan in it.
     """
     from usdehaze.io import list_scans
+    from usdehaze.io.detect import lost_in
 
     console, failed, reading = console_of(ctx), 0, take_reading(options)
     scans = list_scans([file])
+    for lost in lost_in([file]).values():
+        console.report(lost)
+        failed += 1
     for scan in scans:
         try:
             lines = describe_file(scan, reading)
@@ -42,7 +46,7 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
             console.report(error, scan)
             failed += 1
             continue
-        click.echo(str(scan))
+        click.echo(printable(str(scan)))
         for label, value in lines:
             click.echo(f"  {label + ':':<15}{value}")
     if Path(file).is_dir():

@@ -53,20 +53,23 @@ def plan_jobs(
         REVIEW_SUFFIX,
         ZEA_SUFFIX,
         list_scans,
+        stem_of,
     )
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
+        top = name if name.is_dir() else name.parent
         for scan in list_scans([name]):
             folder = scan.parent
-            if out_dir is not None:
-                inside = name.is_dir() and scan != name  # a folder of images is itself the scan
-                folder = Path(out_dir) / (folder.relative_to(name) if inside else "")
+            if out_dir is not None:  # a folder of images is itself the scan
+                folder = Path(out_dir) / (folder.relative_to(top) if scan != name else "")
             places.setdefault(scan.resolve(), (scan, folder))
-    stems = Counter((scan.parent.resolve(), _stem(scan)) for scan, _ in places.values())
+    stems = {scan: stem_of(scan) for scan, _ in places.values()}
+    while clashes := _clashes(stems):
+        stems |= {scan: scan.name for scan in clashes}
     jobs = []
     for scan, folder in places.values():
-        stem = _stem(scan) if stems[scan.parent.resolve(), _stem(scan)] == 1 else scan.name
+        stem = stems[scan]
         result = folder / (stem + RESULT_SUFFIX)
         drawn = result.with_suffix(f".{preview}") if preview else None
         dicom = folder / (stem + DICOM_SUFFIX) if _is_dicom(scan) else None
@@ -81,7 +84,7 @@ def plan_jobs(
                 raise click.UsageError(f"{target}: the result of {job.scan} would replace an input; choose another -o")
             if resolved in writers:
                 other = writers[resolved]
-                raise click.UsageError(f"{other} and {job.scan} would both write {target}; process them one by one")
+                raise click.UsageError(f"{other} and {job.scan} would both write {target}; give each a -o of its own")
             writers[resolved] = job.scan
     return jobs
 
@@ -96,6 +99,11 @@ def _is_dicom(scan: Path) -> bool:
         return False
 
 
-def _stem(scan: Path) -> str:
-    """Name of a scan without its suffix; a folder's whole name."""
-    return scan.resolve().name if scan.is_dir() else scan.stem
+def _clashes(stems: dict[Path, str]) -> list[Path]:
+    """Scans that share folder and stem with another, and can still take their whole name for it."""
+    shared = Counter((scan.parent.resolve(), stem) for scan, stem in stems.items())
+    return [
+        scan
+        for scan, stem in stems.items()
+        if shared[scan.parent.resolve(), stem] > 1 and stem != scan.name and not scan.is_dir()
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,8 @@ import click
 
 from usdehaze import stopping
 from usdehaze.choices import PREVIEW_KINDS, TRANSFER_SYNTAXES, PreviewKind, TransferSyntax
-from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of
+from usdehaze.cli.batch import BatchLog, Entry, Outcome, check_owner, standing
+from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of, describe
 from usdehaze.cli.options import (
     SEED,
     BatchSize,
@@ -60,6 +63,8 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default.")
 @reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
+@click.option("--skip-existing", is_flag=True, help="Leave out scans whose results are there: goes on with a folder.")
+@click.option("--log", metavar="FILE.jsonl", help="Also write what became of each scan, a line each, and a CSV of it.")
 @click.option("--format", "formats", type=click.Choice(["zea"]), help="Also write STEM.dehazed.zea.hdf5, for zea.")
 @click.option("--save-haze", is_flag=True, help="DICOM input: also write the haze, STEM.dehazed.haze.dcm.")
 @click.option(
@@ -90,6 +95,8 @@ def process(
     files: tuple[str, ...],
     out_dir: str | None,
     overwrite: bool,
+    skip_existing: bool,
+    log: str | None,
     preview: PreviewKind | None,
     review: bool,
     with_screen: bool,
@@ -105,6 +112,8 @@ def process(
 
     A FILE may be a folder: every scan in it, recursively. A scan that fails does not stop the others.
     """
+    if overwrite and skip_existing:
+        raise click.UsageError("--overwrite and --skip-existing exclude each other")
     console = console_of(ctx)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
     if preview is not None:
@@ -113,13 +122,29 @@ def process(
         check_kind(preview)
     jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
     reading = take_reading(options)
-    worker = _Worker(
-        options, console, overwrite, preview, transfer_syntax, with_screen, mark
-    )  # what is left of the options is the model's business
-    failed = sum(not worker.try_one(job, reading) for job in jobs)
-    if len(jobs) != 1 or Path(files[0]).is_dir():
-        console.say(f"{len(jobs) - failed} scans dehazed, {failed} failed")
-    ctx.exit(SOME_FAILED if failed else DONE)
+    from usdehaze.io.detect import lost_in
+    from usdehaze.io.names import readable
+
+    batch = BatchLog(log, jobs)
+    # what is left of the options is the model's business
+    look = {"with_screen": with_screen, "mark": mark}
+    worker = _Worker(options, console, overwrite, skip_existing, preview, transfer_syntax, log is not None, **look)
+    outcomes: Counter[Outcome] = Counter()
+    with batch:
+        for path, lost in lost_in(files).items():
+            console.report(lost)
+            batch.add(Entry(readable(str(path)), error=readable(str(lost))))
+            outcomes["failed"] += 1
+        for job in jobs:
+            started = time.monotonic()
+            entry = worker.try_one(job, reading)
+            entry.seconds = round(time.monotonic() - started, 3)
+            batch.add(entry)
+            outcomes[entry.outcome] += 1
+    if outcomes.total() != 1 or Path(files[0]).is_dir():
+        skipped = f", {outcomes['skipped']} skipped" if skip_existing else ""
+        console.say(f"{outcomes['dehazed']} scans dehazed, {outcomes['failed']} failed{skipped}")
+    ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
 
 
 class _Worker:
@@ -130,39 +155,72 @@ class _Worker:
         model: dict[str, Any],
         console: Console,
         overwrite: bool,
+        skip_existing: bool,
         preview: PreviewKind | None,
         transfer_syntax: TransferSyntax,
+        log_hashes: bool,
+        *,
         with_screen: bool,
         mark: bool,
     ) -> None:
-        self.model, self.console, self.overwrite, self.preview = model, console, overwrite, preview
+        self.log_hashes = log_hashes
+        self.model, self.console, self.preview = model, console, preview
+        self.overwrite, self.skip_existing = overwrite or skip_existing, skip_existing
         self.transfer_syntax, self.with_screen, self.mark = transfer_syntax, with_screen, mark
         self.dehazer: Dehazer | None = None
 
-    def try_one(self, job: Job, reading: Reading) -> bool:
-        """True when the job's files are written; else the error has been reported.
+    def try_one(self, job: Job, reading: Reading) -> Entry:
+        """What became of the job; an error has been reported.
 
         Priors that cannot be loaded are no fault of the scan: that error is raised, and ends the run.
         """
+        from usdehaze.io.detect import sha256_of
+        from usdehaze.io.names import readable
+
+        entry = Entry(readable(str(job.scan)))
         try:
-            if self._finished_before(job):
-                return True
+            if self._stands(job):
+                entry.outcome = "skipped"
+                return entry
             scan = self._open(job, reading)
         except Exception as error:
-            self.console.report(error, job.scan)
-            return False
+            self._failed(error, job, entry)
+            return entry
         with scan:
+            entry.frames, entry.sha256, entry.notes = scan.n_frames, scan.source.sha256, list(scan.source.assumptions)
             if self.dehazer is None:
                 self.dehazer = self._load()
             try:
                 made = self._dehaze(self.dehazer, scan, job)
             except Exception as error:
-                self.console.report(error, job.scan)
-                return False
+                self._failed(error, job, entry)
+                return entry
             for note in scan.source.assumptions:
                 self.console.note(f"{job.scan}: {in_full(note)}")
         self.console.say(f"{job.scan} -> {made}")
         self._tell_of_others(job)
+        entry.outcome = "dehazed"
+        if self.log_hashes:
+            entry.results = {readable(str(file)): sha256_of(file) for file in job.targets if file.exists()}
+        return entry
+
+    def _failed(self, error: Exception, job: Job, entry: Entry) -> None:
+        from usdehaze.io.names import readable
+
+        self.console.report(error, job.scan)
+        entry.error = readable(describe(error, job.scan))
+
+    def _stands(self, job: Job) -> bool:
+        """Whether there is nothing left to do for the job."""
+        if self._finished_before(job):
+            return True
+        if not self.skip_existing:
+            if self.overwrite:
+                check_owner(job)
+            return False
+        if not standing(job):
+            return False
+        self.console.say(f"{job.scan} -> {job.result} (there already)")
         return True
 
     def _finished_before(self, job: Job) -> bool:
@@ -177,7 +235,8 @@ class _Worker:
         left = together.remove_left_overs(job.result.parent, f"{stem}.dehazed.", f"{stem}.review.html")
         if left:
             self.console.say(f"{job.scan}: removed what a killed run had begun ({', '.join(p.name for p in left)})")
-        return bool(named) and not self.overwrite and all(target.exists() for target in job.targets)
+        finished = bool(named) and all(target.exists() for target in job.targets)
+        return finished and (self.skip_existing or not self.overwrite)
 
     def _tell_of_others(self, job: Job) -> None:
         """Says where files of other runs lie beside the job's."""
@@ -232,7 +291,8 @@ class _Worker:
 
                 result = sinks.sinks[0].part.path
                 try:
-                    sinks.add(job.review, self.overwrite, lambda page: write_page(result, page, with_screen=self.with_screen))
+                    page = partial(write_page, result, with_screen=self.with_screen)
+                    sinks.add(job.review, self.overwrite, page)
                 except UsdehazeError as error:  # of a page that browsers could not show: the rest is as good without
                     failed = error
                     made.remove(job.review)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -125,7 +126,10 @@ class PartFile:
                 os.close(handle)
                 raise busy(self.target) from error
             except OSError:  # a file system without locks
+                empty = os.fstat(handle).st_size == 0
                 os.close(handle)
+                if empty:
+                    self.path.unlink(missing_ok=True)
                 break
         self.path = part_name(self.target, f".{secrets.token_hex(4)}")
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
@@ -184,11 +188,15 @@ def writing(path: Path) -> Iterator[None]:
 
 def sync(path: Path) -> None:
     """Waits until a file, or the names in a folder, are safe on disk."""
-    if path.is_dir() and os.name == "nt":
+    folder = path.is_dir()
+    if folder and os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if not (folder and error.errno in (errno.EINVAL, errno.ENOTSUP, errno.EBADF)):  # some network mounts cannot
+            raise
     finally:
         os.close(handle)
 

@@ -7,24 +7,32 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from usdehaze.choices import PREVIEW_KINDS
 from usdehaze.errors import InputError
-from usdehaze.io.formats import format_of, images_in
+from usdehaze.io.formats import SUFFIXES, format_of, parts_of
 
 RESULT_SUFFIX = ".dehazed.h5"
 REVIEW_SUFFIX = ".review.html"
 ZEA_SUFFIX = ".dehazed.zea.hdf5"
 DICOM_SUFFIX = ".dehazed.dcm"
 DICOM_HAZE_SUFFIX = ".dehazed.haze.dcm"
-RESULT_SUFFIXES = (RESULT_SUFFIX, ZEA_SUFFIX, DICOM_SUFFIX, DICOM_HAZE_SUFFIX)
+PREVIEW_SUFFIXES = tuple(f".dehazed.{kind}" for kind in PREVIEW_KINDS)
+RESULT_SUFFIXES = (RESULT_SUFFIX, ZEA_SUFFIX, DICOM_SUFFIX, DICOM_HAZE_SUFFIX, *PREVIEW_SUFFIXES)
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a whole file, hex; for a folder, of its images' hashes and names."""
+    """SHA-256 of a file, hex; of a scan of several files, such as a folder of images, of their hashes and names."""
+    parts = parts_of(path)
+    if parts == [Path(path)]:
+        return _sha256(parts[0])
     digest = hashlib.sha256()
-    if os.path.isdir(path):
-        for image in images_in(path):
-            digest.update(f"{sha256_of(image)}  {image.name}\n".encode())
-        return digest.hexdigest()
+    for part in parts:
+        digest.update(os.fsencode(f"{_sha256(part)}  {part.name}\n"))
+    return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(2**20):
             digest.update(block)
@@ -34,27 +42,86 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files as given, folders replaced by every scan in them: recursive, sorted, hidden files and results left out.
 
-    A folder with images but no other scan directly in it is itself a scan. A file given by name is kept whatever it is,
-    and so is a folder without scans: reading it will say what is wrong.
+    Links are followed, into each folder once. A folder with images but no other scan directly in it is itself a scan. A
+    file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong. A
+    DICOMDIR given by name stands for the ultrasound images that it lists.
     """
     scans: list[Path] = []
     for path in map(Path, paths):
-        scans.extend((path.is_dir() and list(_scans_in(path))) or [path])
+        scans.extend((list(_scans_in(path)) if path.is_dir() else _listed(path)) or [path])
     return scans
 
 
+def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
+    """What keeps scans in these folders from being found: links that lead nowhere, folders that cannot be read."""
+    lost: dict[Path, InputError] = {}
+    for folder in map(Path, paths):
+        for parent, names in _folders(folder, lost) if folder.is_dir() else ():
+            broken = (path for name in names if not (path := parent / name).exists())
+            lost |= {path: InputError(path, "is a link that leads nowhere") for path in broken}
+    return lost
+
+
+def stem_of(scan: Path) -> str:
+    """What the files made from a scan begin with: its name without the suffixes of a format; a folder's whole name.
+
+    What follows the last dot is no suffix as such: DICOM files are often named by their UID.
+    """
+    if scan.is_dir():
+        return scan.resolve().name
+    ending = next((suffix for suffix in SUFFIXES if scan.name.lower().endswith(suffix)), "")
+    return scan.name[: -len(ending)] if 0 < len(ending) < len(scan.name) else scan.name
+
+
+def _listed(path: Path) -> list[Path]:
+    """The scans that a file lists; none of most files."""
+    try:
+        found = format_of(path)
+        return found.scans_listed(path) if found is not None else []
+    except InputError:  # reading it will say what is wrong
+        return []
+
+
 def _scans_in(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(f for f in folders if not f.startswith("."))
-        names = sorted(n for n in names if not n.startswith(".") and not n.endswith(RESULT_SUFFIXES))
-        scans = [path for name in names if _is_scan(path := Path(parent, name))]
-        yield from scans or filter(_is_scan, [Path(parent)])
+    for parent, names in _folders(folder, {}):
+        names = [name for name in names if not name.endswith(RESULT_SUFFIXES)]
+        scans = [path for name in names if _is_scan(path := parent / name)]
+        yield from scans or filter(_is_scan, [parent])
+
+
+def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path, list[str]]]:
+    """Folders in a folder, it included, with the names of the files in each; nothing hidden, and each folder once.
+
+    Those that cannot be read are put into ``lost``. Folders that are links come last, so that a scan which can be
+    reached without a link has the name of that way.
+    """
+
+    def unreadable(error: OSError) -> None:
+        lost[Path(error.filename)] = InputError(error.filename, f"cannot be read ({error.strerror})")
+
+    seen: set[tuple[int, int]] = set()
+    waiting = [folder]
+    while waiting:
+        top, linked = waiting.pop(0), []
+        for parent, folders, names in os.walk(top, onerror=unreadable):
+            about = os.stat(parent)
+            new = (about.st_dev, about.st_ino) not in seen
+            seen.add((about.st_dev, about.st_ino))
+            inside = sorted(f for f in folders if new and not f.startswith("."))
+            linked += [path for f in inside if (path := Path(parent, f)).is_symlink()]
+            folders[:] = [f for f in inside if not Path(parent, f).is_symlink()]
+            if new:
+                yield Path(parent), sorted(n for n in names if not n.startswith("."))
+        waiting += linked
 
 
 def _is_scan(path: Path) -> bool:
     """Whether a file or folder is a scan by itself, not an image among others."""
     try:
         found = format_of(path)
-        return found is not None and found.is_alone(path)
     except InputError:  # a dangling link, a socket, a folder of other things
         return False
+    try:
+        return found is not None and found.is_alone(path)
+    except InputError:  # damaged: opening it will say so
+        return True

@@ -5,7 +5,9 @@ To add a format: a file that reads it, and a row here in `FORMATS`.
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +20,14 @@ from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import ImageFile
 
-EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images"
+EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images; a film, a NIfTI, NumPy or MAT file"
 START_BYTES = 132  # of a file that its signature is looked for in
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*")  # PNG, JPEG, BMP, TIFF
+_FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
+_STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
+_MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
+_DIRECTORY = b"\2\0\2\0UI\x14\x001.2.840.10008.1.3.10"  # Media Storage SOP Class UID of a DICOMDIR
 _DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
 
 
@@ -38,6 +44,9 @@ class FileFormat:
         of_folders: the format is of folders; its signature gets no bytes.
         has_datasets: it takes the reading options ``dataset`` and ``axes``.
         holds: what all of its frames are, so that it does not take the reading option ``units``; "" for anything.
+        suffixes: that its files often have, lower case; the names of results do without them.
+        other_files: files that a scan in a file of this format takes frames from as well.
+        scans_listed: scans that a file stands for, given by name; none where it is one itself.
     """
 
     name: str
@@ -48,6 +57,9 @@ class FileFormat:
     of_folders: bool = False
     has_datasets: bool = False
     holds: str = ""
+    suffixes: tuple[str, ...] = ()
+    other_files: Callable[[Path], list[Path]] = lambda path: []
+    scans_listed: Callable[[Path], list[Path]] = lambda path: []
 
     def check_reading(self, reading: Reading, path: object) -> None:
         """Refuses reading options that mean nothing for files of this format.
@@ -83,12 +95,50 @@ def _is_hdf5(path: Path, start: bytes) -> bool:
     return False
 
 
+def _is_film(path: Path, start: bytes) -> bool:
+    if start[:4] == b"RIFF":
+        return start[8:12] == b"AVI "
+    if start[4:8] == b"ftyp":
+        return start[8:12] not in _STILLS
+    return start[4:8] in (b"moov", b"mdat", b"wide", b"free") or start.startswith(_FILM_SIGNATURES)
+
+
+def _is_nifti(path: Path, start: bytes) -> bool:
+    with gzip.open(path) if start.startswith(b"\x1f\x8b") else open(path, "rb") as file:
+        try:
+            head = file.read(348)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return False
+    return head[344:348] == b"n+1\0" or head[4:8] == b"n+2\0"
+
+
+def _is_numpy_archive(path: Path, start: bytes) -> bool:
+    if not start.startswith(b"PK\3\4"):
+        return False
+    with open(path, "rb") as file:  # the name of the first member, behind a head of 30 bytes
+        return file.read(30 + int.from_bytes(start[26:28], "little")).endswith(b".npy")
+
+
+def _is_directory(path: Path, start: bytes) -> bool:
+    if start[128:] != b"DICM":
+        return False
+    with open(path, "rb") as file:
+        return _DIRECTORY in file.read(1024)
+
+
+DICOMDIR = FileFormat(
+    name="DICOMDIR",
+    signature=_is_directory,
+    open_scan=lazily("usdehaze.io.dicom.directory", "refuse"),
+    is_alone=lambda path: False,
+    scans_listed=lazily("usdehaze.io.dicom.directory", "images_listed"),
+)
 DICOM = FileFormat(
     name="DICOM",
     signature=lambda path, start: start[128:] == b"DICM",
     open_scan=lazily("usdehaze.io.dicom.read", "DicomScan"),
-    is_alone=lazily("usdehaze.io.dicom.header", "is_image"),
     holds="log-compressed grey levels",
+    suffixes=(".dcm", ".dicom", ".ima"),
 )
 META_IMAGE = FileFormat(
     name="MetaImage",
@@ -96,6 +146,8 @@ META_IMAGE = FileFormat(
     open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
     open_image=lazily("usdehaze.io.images.metaimage", "MetaImage"),
     is_alone=lazily("usdehaze.io.images.metaimage", "is_stack"),
+    suffixes=(".mha", ".mhd"),
+    other_files=lazily("usdehaze.io.images.metaimage", "data_files"),
 )
 IMAGE = FileFormat(
     name="image",
@@ -103,12 +155,57 @@ IMAGE = FileFormat(
     open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
     open_image=lazily("usdehaze.io.images.read", "PillowImage"),
     is_alone=lambda path: False,
+    suffixes=(".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"),
+)
+GIF = FileFormat(
+    name="GIF",
+    signature=lambda path, start: start.startswith((b"GIF87a", b"GIF89a")),
+    open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
+    open_image=lazily("usdehaze.io.images.gif", "GifImage"),
+    is_alone=lazily("usdehaze.io.images.gif", "is_animated"),
+    suffixes=(".gif",),
+)
+FILM = FileFormat(
+    name="film",
+    signature=_is_film,
+    open_scan=lazily("usdehaze.io.images.film", "FilmScan"),
+    holds="log-compressed grey levels",
+    suffixes=(".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".wmv", ".mpg", ".mpeg"),
+)
+NPY = FileFormat(
+    name="NumPy array",
+    signature=lambda path, start: start.startswith(b"\x93NUMPY"),
+    open_scan=lazily("usdehaze.io.arrays.npy", "NpyScan"),
+    has_datasets=True,
+    suffixes=(".npy",),
+)
+NPZ = FileFormat(
+    name="NumPy archive",
+    signature=_is_numpy_archive,
+    open_scan=lazily("usdehaze.io.arrays.npz", "NpzScan"),
+    has_datasets=True,
+    suffixes=(".npz",),
+)
+MATLAB = FileFormat(
+    name="MAT-file",
+    signature=lambda path, start: start.startswith(b"MATLAB 5.0 MAT-file") or start[124:128] in _MATLAB_VERSIONS,
+    open_scan=lazily("usdehaze.io.arrays.matlab", "MatlabScan"),
+    has_datasets=True,
+    suffixes=(".mat",),
+)
+NIFTI = FileFormat(
+    name="NIfTI",
+    signature=_is_nifti,
+    open_scan=lazily("usdehaze.io.arrays.nifti", "NiftiScan"),
+    has_datasets=True,
+    suffixes=(".nii.gz", ".nii"),
 )
 HDF5 = FileFormat(
     name="HDF5",
     signature=_is_hdf5,
     open_scan=lazily("usdehaze.io.hdf5.read", "Hdf5Scan"),
     has_datasets=True,
+    suffixes=(".h5", ".hdf5", ".hdf", ".he5", ".uff"),
 )
 IMAGE_FOLDER = FileFormat(
     name="images",
@@ -116,7 +213,9 @@ IMAGE_FOLDER = FileFormat(
     open_scan=lazily("usdehaze.io.images.read", "ImageFolderScan"),
     of_folders=True,
 )
-FORMATS = [DICOM, META_IMAGE, IMAGE, HDF5, IMAGE_FOLDER]  # looked at in this order
+# looked at in this order
+FORMATS = [DICOMDIR, DICOM, META_IMAGE, IMAGE, GIF, FILM, NPY, NPZ, MATLAB, HDF5, NIFTI, IMAGE_FOLDER]
+SUFFIXES = sorted({suffix for found in FORMATS for suffix in found.suffixes}, key=len, reverse=True)
 
 
 def format_of(path: str | os.PathLike[str]) -> FileFormat | None:
@@ -160,6 +259,19 @@ def _look(path: Path) -> tuple[FileFormat | None, bytes]:
     if folder and found is None:
         raise InputError(path, "is a folder, not a scan", "a scan, or on the command line a folder of scans")
     return found, start
+
+
+def parts_of(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a scan lies in: the one itself and others beside it, or the images of a folder.
+
+    Raises:
+        InputError: as of `format_of`, or others are not there.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return images_in(path)
+    found = format_of(path)
+    return [path, *(found.other_files(path) if found is not None else ())]
 
 
 def images_in(folder: str | os.PathLike[str]) -> list[Path]:

@@ -18,6 +18,7 @@ from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.gaps import gaps_outside, note_on_gaps
 from usdehaze.io.limits import check_frames
+from usdehaze.io.names import readable
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan, check_image
 from usdehaze.io.stored_cine import StoredCine, turned
@@ -81,7 +82,7 @@ class StoredScan(Scan):
             raise
         self.frame_times_s = None if stored.frame_times_s is None else stored.frame_times_s[first:stop]
         self.source = Source(
-            name=self.path.name,
+            name=readable(self.path.name),
             sha256=sha256,
             dataset=stored.dataset,
             layout=stored.layout,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from usdehaze.errors import InputError
-from usdehaze.io.formats import images_in
+from usdehaze.io.formats import parts_of
 
 ADVICE = "process it again once nothing writes to it any more"
 
@@ -28,8 +28,7 @@ class Fingerprint:
     def of(path: Path) -> Fingerprint:
         """As it is now; without files where it cannot be looked at."""
         try:
-            paths = images_in(path) if path.is_dir() else [path]
-            return Fingerprint(path, {p.name: _look(p) for p in paths})
+            return Fingerprint(path, {p.name: _look(p) for p in parts_of(path)})
         except (OSError, InputError):
             return Fingerprint(path, {})
 

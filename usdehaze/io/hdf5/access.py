@@ -50,18 +50,27 @@ def hdf5_errors(path: object) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # the last two: types h5py cannot map
         reason = str(error).split("\n")[0]
-        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice="the file may be cut off or damaged") from (
-            error
-        )
+        advice = "the file may be cut off or damaged" + (", or still being written" if "truncated" in reason else "")
+        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice=advice) from error
 
 
 def _open(path: str | os.PathLike[str]) -> h5py.File:
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
-        if "locking flag" not in str(error):
-            raise
-    return h5py.File(path, "r")  # this very process has it open already, with locking
+        reason = str(error)
+    if "locking flag" in reason:  # this very process has it open already, with locking
+        return h5py.File(path, "r")
+    if "already open for write" in reason or "SWMR" in reason:
+        with suppress(OSError, ValueError):
+            return h5py.File(path, "r", libver="latest", swmr=True, locking=False)
+        raise InputError(
+            path,
+            "is open for writing elsewhere, or was when its writer crashed",
+            "a file that was closed",
+            "close it there, or clear the mark with: h5clear -s FILE",
+        )
+    raise OSError(reason)
 
 
 def get_dataset(file: h5py.File, name: str, path: object) -> h5py.Dataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import h5py
 
@@ -19,7 +20,11 @@ class Hdf5Scan(StoredScan):
 
     def _open(self) -> StoredCine:
         self._file = open_h5(self.path)
-        return recognise(self._file, self.path, self.reading)
+        stored = recognise(self._file, self.path, self.reading)
+        if self._file.swmr_mode:
+            note = "The file is open for writing elsewhere: read as it stood."
+            stored = replace(stored, assumptions=(*stored.assumptions, note))
+        return stored
 
     def _errors(self) -> AbstractContextManager[None]:
         return hdf5_errors(self.path)

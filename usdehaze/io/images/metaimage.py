@@ -1,27 +1,23 @@
-"""MetaImage files (``.mha``), the format of ITK and of the DehazingEcho2025 challenge, read a frame at a time.
+"""MetaImage files (``.mha``, ``.mhd`` with ``.raw``) of ITK, PLUS and the DehazingEcho2025 challenge.
 
-A text header of ``Name = value`` lines, then the values, column fastest, plain or as one zlib stream.
+A text header, then the values, read a frame at a time: column fastest, plain or as a zlib stream, in the same file or
+beside it.
 """
 
 from __future__ import annotations
 
 import zlib
-from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.limits import MIN_SIDE, check_frame
+from usdehaze.io.images.metaimage_header import read_header
 from usdehaze.io.luma import luma
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 
-_TYPES = {
-    **{"MET_UCHAR": "u1", "MET_CHAR": "i1", "MET_USHORT": "u2", "MET_SHORT": "i2", "MET_UINT": "u4", "MET_INT": "i4"},
-    **{"MET_FLOAT": "f4", "MET_DOUBLE": "f8"},
-}
-_HEADER_BYTES = 2**16
 _READ_BYTES = 2**20
 _MOST_COMPRESSED = 1032  # what zlib can reach
 
@@ -30,89 +26,96 @@ class MetaImage:
     """An opened file.
 
     Raises:
-        InputError: a header that says something else than 2-D frames in this very file, or values cut off.
+        InputError: see `usdehaze.io.images.metaimage_header.read_header`; also values that are cut off.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = open(path, "rb")
+        self.path, self.header = path, read_header(path)
+        self.width, self.height, self.n_frames = self.header.sides
+        files = self.header.files
+        self._in_file = self.n_frames // len(files)  # frames
+        self._inflate: _Inflate | None = None
+        self._position = 0  # in the inflated values
+        self._open_index, self._file = 0, open(files[0], "rb")
         try:
-            header = self._header()
-            self._read_header(header)
+            for file in files:
+                self._check_size(file)
         except BaseException:
             self.close()
             raise
-        self._inflate: _Inflate | None = None
-        self._position = 0
 
-    def _header(self) -> dict[str, str]:
-        header: dict[str, str] = {}
-        while self._file.tell() < _HEADER_BYTES and (line := self._file.readline(_HEADER_BYTES)):
-            name, equals, value = line.decode("ascii", "replace").partition("=")
-            if not equals:
-                break
-            header[name.strip()] = value.strip()
-            if name.strip() == "ElementDataFile":
-                return header
-        raise InputError(self.path, "has no complete MetaImage header", "a line ElementDataFile = LOCAL")
-
-    def _read_header(self, header: dict[str, str]) -> None:
-        if header["ElementDataFile"] != "LOCAL":
-            raise InputError(self.path, "keeps its data in another file, which is not followed", "one .mha file")
-        try:
-            sides = [int(side) for side in header["DimSize"].split()]
-            self.channels = int(header.get("ElementNumberOfChannels", "1"))
-            spacing_mm = [float(s) for s in header.get("ElementSpacing", header.get("ElementSize", "1 1")).split()]
-            msb = header.get("BinaryDataByteOrderMSB", header.get("ElementByteOrderMSB", "False"))
-            self.dtype = np.dtype(_TYPES[header["ElementType"]]).newbyteorder(">" if msb.lower() == "true" else "<")
-        except (KeyError, ValueError) as error:
-            raise InputError(self.path, f"has a MetaImage header that cannot be used ({error})") from error
-        self.width, self.height, *more = [*sides, 1][: max(3, len(sides))]
-        long = [side for side in more if side != 1]
-        if len(sides) < 2 or len(long) > 1 or min(self.width, self.height, *more) < 1 or self.channels not in (1, 3, 4):
-            found = f"{' x '.join(map(str, sides[:6]))} pixels, {self.channels} channels"
-            raise InputError(self.path, f"holds {found}", "width x height, or width x height x frames")
-        if min(self.width, self.height) < MIN_SIDE:
-            raise InputError(self.path, f"frames of {self.height} x {self.width}", f"at least {MIN_SIDE} x {MIN_SIDE}")
-        check_frame((self.height, self.width), self.path)
-        self.n_frames = long[0] if long else 1
-        given = len(spacing_mm) >= 2 and min(spacing_mm[:2]) > 0 and spacing_mm[:2] != [1, 1]
-        self.spacing_m = (spacing_mm[1] / 1000, spacing_mm[0] / 1000) if given else None
-        self.compressed = header.get("CompressedData", "False").lower() == "true"
-        self._start = self._file.tell()
-        stored = self.path.stat().st_size - self._start
-        if self.n_frames * self._frame_bytes > stored * (_MOST_COMPRESSED if self.compressed else 1):
-            raise InputError(self.path, f"declares {self.n_frames * self._frame_bytes} bytes but stores {stored}")
+    def _check_size(self, file: Path) -> None:
+        stored, needed = file.stat().st_size - max(self.header.skipped, 0), self._in_file * self._frame_bytes
+        if needed > stored * (_MOST_COMPRESSED if self.header.compressed else 1):
+            raise InputError(self.path, f"declares {needed} bytes but stores {max(stored, 0)}")
 
     @property
     def _frame_bytes(self) -> int:
-        return self.width * self.height * self.channels * self.dtype.itemsize
+        return self.width * self.height * self.header.channels * self.header.dtype.itemsize
+
+    @property
+    def _turned(self) -> bool:
+        """Rows of the file run along the depth."""
+        return self.header.orientation[:1] in ("F", "N")
 
     def stored(self) -> StoredCine:
         """The frames, with what the header says about them."""
-        notes = ("The third axis taken as frames.",) if self.n_frames > 1 else ()
-        shape, dtype = (self.n_frames, self.height, self.width), self.dtype.newbyteorder("=")
-        return StoredCine("MetaImage", "", shape, dtype, self.read, spacing_m=self.spacing_m, assumptions=notes)
+        header, notes = self.header, tuple[str, ...]()
+        if self.n_frames > 1 and not header.is_sequence:
+            notes = (Guess("The third axis taken as frames.", "Kinds = domain domain list in the header"),)
+        size, spacing_m = (self.height, self.width), header.spacing_m
+        if self._turned:
+            size, spacing_m = size[::-1], spacing_m and spacing_m[::-1]
+        if self._turned or "N" in header.orientation:
+            notes += ("Frames turned upright, as UltrasoundImageOrientation says.",)
+        return StoredCine(
+            "MetaImage",
+            "",
+            (self.n_frames, *size),
+            header.dtype.newbyteorder("="),
+            self.read,
+            spacing_m=spacing_m,
+            frame_times_s=header.times_s,
+            assumptions=notes,
+        )
 
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)``; a compressed file is best read in order."""
-        start = index * self._frame_bytes
-        if self.compressed:
+        self._switch_to(index // self._in_file)
+        start = index % self._in_file * self._frame_bytes
+        if self.header.compressed:
             values = self._inflated(start)
         else:
             self._file.seek(self._start + start)
             values = self._file.read(self._frame_bytes)
         if len(values) != self._frame_bytes:
             raise InputError(self.path, f"ends in frame {index}", advice="the file may be cut off")
-        frame = np.frombuffer(values, self.dtype).astype(self.dtype.newbyteorder("="))
-        if self.channels == 1:
-            return frame.reshape(self.height, self.width)
-        return luma(frame.reshape(self.height, self.width, self.channels))
+        dtype = self.header.dtype
+        frame = np.frombuffer(values, dtype).astype(dtype.newbyteorder("="))
+        if self.header.channels == 1:
+            frame = frame.reshape(self.height, self.width)
+        else:
+            frame = luma(frame.reshape(self.height, self.width, self.header.channels))
+        frame = frame.T if self._turned else frame
+        return frame[::-1] if "N" in self.header.orientation else frame
+
+    @property
+    def _start(self) -> int:
+        """Where the values begin in the file that is open."""
+        if self.header.skipped >= 0:
+            return self.header.skipped
+        return self.header.files[self._open_index].stat().st_size - self._in_file * self._frame_bytes
+
+    def _switch_to(self, index: int) -> None:
+        """Opens the file ``index`` of those with values."""
+        if index != self._open_index:
+            self._file.close()
+            self._file, self._open_index, self._inflate = open(self.header.files[index], "rb"), index, None
 
     def _inflated(self, start: int) -> bytes:
         """One frame that begins ``start`` bytes into the inflated values."""
         if self._inflate is None or start < self._position:
-            self._file.seek(self._start)
+            self._file.seek(max(self.header.skipped, 0))
             self._inflate, self._position = _Inflate(self._file), 0
         while self._position < start:
             if not (passed := self._inflate.read(min(_READ_BYTES, start - self._position))):
@@ -133,8 +136,16 @@ def is_stack(path: Path) -> bool:
     Raises:
         InputError: as of `MetaImage`.
     """
-    with closing(MetaImage(path)) as image:
-        return image.n_frames > 1
+    return read_header(path).sides[2] > 1
+
+
+def data_files(path: Path) -> list[Path]:
+    """The files with the values of a header that has none itself.
+
+    Raises:
+        InputError: as of `MetaImage`.
+    """
+    return [file for file in read_header(path).files if file != path]
 
 
 class _Inflate:

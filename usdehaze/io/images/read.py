@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from PIL import Image
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
+from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import format_of, images_in
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
@@ -23,7 +23,7 @@ PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
 
 
 class ImageScan(StoredScan):
-    """Frames in a single image file: PNG, JPEG, BMP, TIFF or MetaImage (``.mha``).
+    """Frames in a single image file: PNG, JPEG, BMP, TIFF, GIF or MetaImage.
 
     Colours become their luma, a fourth channel (opacity) is left out.
     """
@@ -34,15 +34,8 @@ class ImageScan(StoredScan):
         self._file = open_image(self.path)
         return self._file.stored()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError:
-            raise
-        except Exception as error:  # image decoders raise whatever they come across
-            reason = str(error).split("\n")[0] or type(error).__name__
-            raise InputError(self.path, f"cannot be read as an image ({reason})", advice="it may be damaged") from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return decoding(self.path, "an image")
 
 
 class ImageFolderScan(ImageScan):
@@ -79,7 +72,7 @@ class ImageFolderScan(ImageScan):
             read,
             spacing_m=first.spacing_m,
             origin_m=first.origin_m,
-            assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.",),
+            assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.", *first.assumptions),
         )
 
 
@@ -95,6 +88,7 @@ class PillowImage:
         self._image = Image.open(path, formats=PILLOW_FORMATS)  # kept open: it knows where each page begins
         try:
             self.kind, self._first = self._image.format, _values(self._image, path)
+            self._colour = _is_coloured(self._image)
             self.n_frames = self._count()
         except BaseException:
             self.close()
@@ -113,7 +107,8 @@ class PillowImage:
     def stored(self) -> StoredCine:
         """The frames."""
         shape = (self.n_frames, *self._first.shape)
-        return StoredCine(f"{self.kind} image", "", shape, self._first.dtype, self.read)
+        notes = ("Colours taken as their luma.",) if self._colour else ()
+        return StoredCine(f"{self.kind} image", "", shape, self._first.dtype, self.read, assumptions=notes)
 
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)``."""
@@ -146,6 +141,14 @@ def open_image(path: Path) -> ImageFile:
 def natural_order(paths: list[Path]) -> list[Path]:
     """``frame-2.png`` before ``frame-10.png``."""
     return sorted(paths, key=lambda p: ([int(t) if t.isdigit() else t for t in re.split(r"([0-9]+)", p.name)], p.name))
+
+
+def _is_coloured(image: Image.Image) -> bool:
+    """Whether any pixel of the frame that an image stands at is not grey."""
+    if image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16"):
+        return False
+    rgb = np.asarray(image.convert("RGB"))
+    return bool((rgb != rgb[..., :1]).any())
 
 
 def _values(image: Image.Image, path: Path) -> np.ndarray:

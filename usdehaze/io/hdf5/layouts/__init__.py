@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import h5py
 
-from usdehaze.io.hdf5.layouts import channel, own, pairs, plain, uff, zea
+from usdehaze.io.hdf5.layouts import channel, itk, own, pairs, plain, uff, zea
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 
@@ -21,6 +21,7 @@ LAYOUTS: list[Recogniser] = [
     own.recognise_simulation,
     zea.recognise,
     uff.recognise,
+    itk.recognise,
     channel.recognise,
     pairs.recognise,
     plain.recognise,

@@ -5,6 +5,7 @@ MATLAB's v7.3 files are read by the same rules; a cell array of frames counts as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import h5py
@@ -40,6 +41,25 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if reading.dataset is not None:
         return _read(file, path, reading.dataset, reading.axes)
     candidates, others, links = _look_through(file, path)
+    name, notes = choose(candidates, others, path, links)
+    cine = _read(file, path, name, reading.axes)
+    return replace(cine, assumptions=(*notes, *cine.assumptions))
+
+
+def choose(
+    candidates: dict[str, str], others: dict[str, str], path: object, links: Sequence[str] = ()
+) -> tuple[str, tuple[str, ...]]:
+    """The only one among arrays that could be frames, by their names, and a sentence on those that were passed over.
+
+    Args:
+        candidates: shape and type, in words, of arrays that could be frames.
+        others: of arrays that could not.
+        path: for messages.
+        links: names of what was not followed.
+
+    Raises:
+        InputError: see `recognise`.
+    """
     beamformed = [name for name in candidates if not channel.is_channel_data(name)]
     if candidates and not beamformed:
         raise channel.refusal(path, channel.layout_of(candidates))
@@ -56,14 +76,13 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
         raise InputError(
             path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
         )
-    cine = _read(file, path, images[0], reading.axes)
     passed_over = [name for name in candidates if name != images[0]]
-    if passed_over:
-        # the words alone that told: other parts of a name may say who the patient is
-        told = sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING})
-        note = f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image."
-        cine = replace(cine, assumptions=(note, *cine.assumptions))
-    return cine
+    if not passed_over:
+        return images[0], ()
+    # the words alone that told: other parts of a name may say who the patient is
+    told = sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING})
+    note = f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image."
+    return images[0], (note,)
 
 
 def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredCine:

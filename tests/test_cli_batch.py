@@ -1,0 +1,155 @@
+"""``usdehaze process`` on folders: resuming, the log of a batch, and results that belong to another scan."""
+
+import csv
+import hashlib
+import json
+import os
+
+import pytest
+from _dicom import dataset, save, write_dicom
+from _scans import fan_frames, write
+from pydicom.dataset import Dataset
+from test_cli_process import failed, model, run  # noqa: F401  (a fixture)
+
+from usdehaze.io import list_scans, read_result
+from usdehaze.io.detect import sha256_of
+
+FRAMES = fan_frames(2)
+
+
+@pytest.fixture
+def study(tmp_path):
+    for name in ("p1/a.h5", "p1/b.h5", "p2/a.h5"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "in" / name, {"cine": FRAMES})
+    return tmp_path / "in"
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_folder_is_gone_on_with(tmp_path, model, study):  # noqa: F811
+    out = tmp_path / "out"
+    (study / "p1" / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n broken")
+    done = run("process", study, "-o", out, "--skip-existing")
+    assert done.exit_code == 1 and "3 scans dehazed, 1 failed, 0 skipped" in done.stdout
+    (out / "p1" / "b.dehazed.h5").unlink()
+    before = (out / "p1" / "a.dehazed.h5").stat().st_mtime_ns
+    done = run("process", study, "-o", out, "--skip-existing")
+    assert done.exit_code == 1 and "1 scans dehazed, 1 failed, 2 skipped" in done.stdout
+    assert (out / "p1" / "a.dehazed.h5").stat().st_mtime_ns == before and (out / "p1" / "b.dehazed.h5").exists()
+    failed(2, "process", study, "--skip-existing", "--overwrite", names=["exclude each other"])
+
+
+def test_a_scan_that_changed_and_a_set_that_is_not_whole_are_done_again(tmp_path, model, study):  # noqa: F811
+    result = study / "p1" / "a.dehazed.h5"
+    run("process", study / "p1" / "a.h5")
+    first = read_result(result).cine.source.sha256
+    write(study / "p1" / "a.h5", {"cine": FRAMES[::-1]})
+    later = result.stat().st_mtime_ns + 10**9
+    os.utime(study / "p1" / "a.h5", ns=(later, later))
+    done = run("process", study / "p1" / "a.h5", "--skip-existing")
+    assert done.exit_code == 0 and read_result(result).cine.source.sha256 != first
+    os.utime(study / "p1" / "a.h5", ns=(later + 10**10, later + 10**10))  # touched, but the same
+    assert "there already" in run("process", study / "p1" / "a.h5", "--skip-existing").stdout
+    done = run("process", study / "p1" / "a.h5", "--skip-existing", "--preview", "png")
+    assert done.exit_code == 0 and (study / "p1" / "a.dehazed.png").exists()
+
+
+@pytest.mark.parametrize("option", ["--overwrite", "--skip-existing"])
+def test_the_result_of_another_scan_is_never_replaced(tmp_path, model, option):  # noqa: F811
+    write(tmp_path / "a.h5", {"cine": FRAMES})
+    assert run("process", tmp_path / "a.h5").exit_code == 0
+    kept = sha256_of(tmp_path / "a.dehazed.h5")
+    write_dicom(tmp_path / "a.dcm", FRAMES[:1])
+    for other in ("a.dcm",):
+        failed(1, "process", tmp_path / other, option, names=["a.dehazed.h5", "result of another scan, a.h5"])
+    assert sha256_of(tmp_path / "a.dehazed.h5") == kept
+    assert run("process", tmp_path, "--overwrite").exit_code == 0  # together, each has its own
+    assert (tmp_path / "a.dcm.dehazed.h5").exists() and (tmp_path / "a.h5.dehazed.h5").exists()
+
+
+def test_the_log_has_a_line_a_file_and_becomes_a_table(tmp_path, model, study):  # noqa: F811
+    (study / "p1" / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n broken")
+    (study / "gone").symlink_to("nowhere")
+    log = tmp_path / "logs" / "batch.jsonl"
+    done = run("process", study, "-o", tmp_path / "out", "--log", log)
+    assert done.exit_code == 1 and "3 scans dehazed, 2 failed" in done.stdout
+    lines = {line["scan"]: line for line in lines_of(log)}
+    assert {line["outcome"] for line in lines.values()} == {"dehazed", "failed"} and len(lines) == 5
+    assert lines[str(study / "gone")]["error"].endswith("is a link that leads nowhere")
+    assert "cannot be read as HDF5" in lines[str(study / "p1" / "broken.h5")]["error"]
+    one = lines[str(study / "p2" / "a.h5")]
+    source = study / "p2" / "a.h5"
+    assert one["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest() and one["frames"] == 2
+    assert "Dynamic range assumed to be 60 dB." in one["notes"] and one["seconds"] >= 0
+    result = tmp_path / "out" / "p2" / "a.dehazed.h5"
+    assert one["results"] == {str(result): sha256_of(result)}
+    with open(log.with_suffix(".csv"), newline="") as file:
+        rows = {row["scan"]: row for row in csv.DictReader(file)}
+    assert {scan: row["outcome"] for scan, row in rows.items()} == {s: line["outcome"] for s, line in lines.items()}
+    again = run("process", study, "-o", tmp_path / "out", "--log", log, "--skip-existing")
+    assert "0 scans dehazed, 2 failed, 3 skipped" in again.stdout and len(lines_of(log)) == 10
+    with open(log.with_suffix(".csv"), newline="") as file:
+        outcomes = {row["scan"]: row["outcome"] for row in csv.DictReader(file)}
+    assert outcomes == {scan: row["outcome"] for scan, row in rows.items()}
+
+
+def test_the_log_holds_no_attribute_of_a_patient_and_no_formula(tmp_path, model, monkeypatch):  # noqa: F811
+    (tmp_path / "in").mkdir()
+    write_dicom(tmp_path / "in" / "=cmd.dcm", FRAMES, PatientName="Doe^Jane", PatientID="PID-77")
+    monkeypatch.chdir(tmp_path / "in")
+    assert run("process", "=cmd.dcm", "--log", tmp_path / "log.jsonl").exit_code == 0
+    text = (tmp_path / "log.jsonl").read_text() + (tmp_path / "log.csv").read_text()
+    assert "Doe" not in text and "PID-77" not in text
+    assert "\n'=cmd.dcm,dehazed" in (tmp_path / "log.csv").read_text()
+
+
+def test_nothing_but_a_log_is_written_to(tmp_path, model, study):  # noqa: F811
+    scan = study / "p1" / "a.h5"
+    before = sha256_of(scan)
+    failed(2, "process", scan, "--log", scan, names=["--log"])
+    failed(2, "process", scan, "--log", study / "p1" / "a.dehazed.h5", names=["--log"])
+    (tmp_path / "mine.csv").write_text("my own table")
+    failed(2, "process", scan, "--log", tmp_path / "mine.jsonl", names=["mine.csv"])
+    failed(2, "process", scan, "--log", tmp_path / "mine.csv", names=["mine.csv"])
+    (tmp_path / "list.jsonl").write_text('{"id": 1}\n')
+    failed(2, "process", scan, "--log", tmp_path / "list.jsonl", names=["list.jsonl"])
+    assert sha256_of(scan) == before and (tmp_path / "mine.csv").read_text() == "my own table"
+
+
+def directory(folder, files):
+    """A DICOMDIR of (file ID components, SOP class) with a patient's record before them."""
+    ds = dataset(FRAMES[:1], SOPClassUID="1.2.840.10008.1.3.10")
+    del ds.PixelData
+    ds.DirectoryRecordSequence = []
+    for parts, kind in [(None, None), *files]:
+        record = Dataset()
+        record.DirectoryRecordType = "IMAGE" if parts else "PATIENT"
+        if parts:
+            record.ReferencedFileID, record.ReferencedSOPClassUIDInFile = parts, kind
+        ds.DirectoryRecordSequence.append(record)
+    save(folder / "DICOMDIR", ds)
+    return folder / "DICOMDIR"
+
+
+def test_a_dicomdir_stands_for_the_ultrasound_that_it_lists(tmp_path, model):  # noqa: F811
+    cd = tmp_path / "cd"
+    (cd / "images").mkdir(parents=True)
+    for name in ("IM1", "IM2", "CT1"):
+        write_dicom(cd / "images" / name, FRAMES)
+    us, ct = "1.2.840.10008.5.1.4.1.1.3.1", "1.2.840.10008.5.1.4.1.1.2"
+    path = directory(cd, [(["IMAGES", "IM2"], us), (["IMAGES", "IM1"], us), (["IMAGES", "CT1"], ct)])
+    assert list_scans([path]) == [cd / "images" / "IM2", cd / "images" / "IM1"]
+    assert run("process", path, "-o", tmp_path / "out").exit_code == 0
+    assert sorted(p.name for p in (tmp_path / "out" / "images").glob("*.h5")) == ["IM1.dehazed.h5", "IM2.dehazed.h5"]
+
+
+def test_a_dicomdir_that_lists_nothing_or_what_is_not_there(tmp_path, model):  # noqa: F811
+    us = "1.2.840.10008.5.1.4.1.1.3.1"
+    failed(1, "process", directory(tmp_path, []), names=["DICOMDIR that lists no ultrasound image"])
+    write_dicom(tmp_path / "IM1", FRAMES)
+    path = directory(tmp_path, [(["IM1"], us), (["IM9"], us), (["NOT", "IM1"], us)])
+    done = run("process", path)
+    assert done.exit_code == 1 and done.stderr.count("no such file") == 2 and "1 scans dehazed" in done.stdout

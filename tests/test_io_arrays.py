@@ -1,0 +1,189 @@
+"""NumPy's files, MAT-files before v7.3 and NIfTI as scans."""
+
+import gzip
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from _scans import fan_frames
+from scipy.io import savemat
+
+import usdehaze as ud
+from usdehaze.errors import InputError
+from usdehaze.io import kind_of, list_scans, open_scan
+
+FRAMES = fan_frames(12, 72, 80)
+
+
+def close(cine, frames=FRAMES, atol=1e-3):
+    return np.abs(cine.frames - 60 * (frames.astype(float) / 255 - 1)).max() < atol
+
+
+def refused(path, *parts, **options):
+    with pytest.raises(InputError) as caught:
+        ud.open_cine(path, **options)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: ")
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("stored", ["C", "F", "big", "u2", "one", "HWT", "colour"])
+def test_npy_in_any_order_and_type(tmp_path, stored):
+    array = {
+        "C": FRAMES,
+        "F": np.asfortranarray(FRAMES),
+        "big": FRAMES.astype(">u2") * 257,
+        "u2": FRAMES.astype(np.uint16) * 257,
+        "one": FRAMES[0],
+        "HWT": FRAMES.transpose(1, 2, 0),
+        "colour": np.repeat(FRAMES[..., None], 3, axis=3),
+    }[stored]
+    np.save(tmp_path / "a.npy", array)
+    axes = "HWT" if stored == "HWT" else None
+    assert close(ud.open_cine(tmp_path / "a.npy", axes=axes), FRAMES[:1] if stored == "one" else FRAMES)
+
+
+def test_npy_frames_are_read_where_they_lie_in_any_order_and_processes(tmp_path):
+    np.save(tmp_path / "a.npy", FRAMES)
+    with open_scan(tmp_path / "a.npy") as scan:
+        assert (scan.source.layout, scan.n_frames, kind_of(scan.path)) == ("NumPy array", 12, "NumPy array")
+        again = pickle.loads(pickle.dumps(scan))
+        for start, stop in ((7, 9), (0, 2), (11, 12)):
+            assert np.array_equal(again.read_db(start, stop), scan.read_db(start, stop))
+            assert np.abs(scan.read_db(start, stop) - 60 * (FRAMES[start:stop] / 255 - 1)).max() < 1e-3
+
+
+def test_npy_that_cannot_be_frames(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    refused(path, "holds Python objects, which are not unpickled")
+    np.save(path, np.zeros((4, 0, 8)))
+    refused(path, "empty array")
+    np.save(path, FRAMES)
+    path.write_bytes(path.read_bytes()[:-9])
+    refused(path, "declares 69120 bytes but stores 69111")
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (9999999999, 8192, 8192), }".ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)
+    refused(path, "but stores 0")
+    np.save(path, FRAMES)
+    refused(path, "a .npy holds one array", dataset="x")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_gives_the_array_that_could_be_frames(tmp_path, save):
+    save(tmp_path / "a.npz", mask=FRAMES > 99, label=FRAMES, fps=np.array(50), image=FRAMES)
+    cine = ud.open_cine(tmp_path / "a.npz")
+    assert close(cine) and cine.source.dataset == "image"
+    assert any("Passed over label" in note for note in cine.source.assumptions)
+    save(tmp_path / "b.npz", before=FRAMES, after=FRAMES[::-1])
+    refused(tmp_path / "b.npz", "2 datasets could be the frames", "--dataset")
+    assert close(ud.open_cine(tmp_path / "b.npz", dataset="after"), FRAMES[::-1])
+    refused(tmp_path / "b.npz", "no array 'x'", "before, after", dataset="x")
+
+
+def test_npz_that_declares_more_than_it_stores_takes_no_memory(tmp_path):
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999, 8192, 8192), }".ljust(117) + b"\n"
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)
+    refused(tmp_path / "a.npz", "declares 6.71e+03 GB but stores")
+    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("x.npy", b"x")
+    refused(tmp_path / "b.npz", "is compressed or encrypted as NumPy does not")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_mat_files_have_their_axes_as_matlab_counts_them(tmp_path, packed):
+    path = tmp_path / "a.mat"
+    turned = FRAMES.transpose(1, 2, 0)  # H W T
+    savemat(path, {"bmode": turned, "fs": 40e6, "name": "x"}, do_compression=packed)
+    cine = ud.open_cine(path)
+    assert close(cine) and (cine.source.layout, cine.source.dataset) == ("MAT-file", "bmode")
+    assert "Axes taken as HWT, as MATLAB stores them." in cine.source.assumptions
+    assert close(ud.open_cine(path, axes="HWT"))
+    savemat(path, {"frame": FRAMES[0]}, do_compression=packed)
+    assert close(ud.open_cine(path), FRAMES[:1])
+    savemat(path, {"iq": (turned + 1j * turned).astype(np.complex64)}, do_compression=packed)
+    assert ud.open_cine(path).source.units == "I/Q"
+
+
+def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
+    path = tmp_path / "a.mat"
+    savemat(path, {"scan": {"data": {"img": FRAMES.transpose(1, 2, 0), "depth": np.arange(72.0)}, "fps": 50}})
+    cine = ud.open_cine(path)
+    assert close(cine) and cine.source.dataset == "scan/data/img"
+    assert close(ud.open_cine(path, dataset="scan/data/img"))
+    cells = np.empty(12, object)
+    cells[:] = list(FRAMES)
+    savemat(path, {"cine": cells})
+    assert close(ud.open_cine(path))
+    savemat(path, {"a": FRAMES, "b": FRAMES})
+    refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
+
+
+def test_mat_files_that_cannot_be_used(tmp_path):
+    path = tmp_path / "a.mat"
+    savemat(path, {"rf_data": np.random.default_rng(0).normal(size=(64, 64))})
+    refused(path, "holds channel data")
+    savemat(path, {"x": 1.0})
+    refused(path, "no numeric dataset that could be frames")
+    savemat(path, {"x": FRAMES})
+    path.write_bytes(path.read_bytes()[:-99])
+    refused(path, "has a damaged variable at byte 128")
+
+
+def nifti(path, array, zooms=None, units=("mm", "sec"), slope=None):
+    """``array`` as nibabel counts the axes: columns, rows, ..."""
+    import nibabel
+
+    image = nibabel.Nifti1Image(array, np.eye(4))
+    if zooms is not None:
+        image.header.set_zooms(zooms)
+    image.header.set_xyzt_units(*units)
+    if slope is not None:
+        image.header.set_slope_inter(slope, 0)
+    nibabel.save(image, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+def test_nifti_as_camus_stores_it(tmp_path, name):
+    path = nifti(tmp_path / name, FRAMES.transpose(2, 1, 0), (0.3, 0.2, 1.5))
+    assert kind_of(path) == "NIfTI" and list_scans([tmp_path]) == [path]
+    cine = ud.open_cine(path)
+    assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    assert cine.frame_times_s is None and "The third axis taken as frames." in cine.source.assumptions
+    with open_scan(path) as scan:
+        for start, stop in ((7, 9), (0, 2), (11, 12)):
+            assert np.abs(scan.read_db(start, stop) - 60 * (FRAMES[start:stop] / 255 - 1)).max() < 1e-3
+
+
+def test_nifti_with_a_time_axis_has_frame_times(tmp_path):
+    path = nifti(tmp_path / "a.nii.gz", FRAMES.transpose(2, 1, 0)[:, :, None], (3e2, 2e2, 1, 20), ("micron", "msec"))
+    cine = ud.open_cine(path)
+    assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    np.testing.assert_allclose(cine.frame_times_s, 0.02 * np.arange(12))
+
+
+def test_nifti_of_one_frame_of_rows_first_and_of_scaled_values(tmp_path):
+    assert close(ud.open_cine(nifti(tmp_path / "a.nii", FRAMES[0].T)), FRAMES[:1])
+    rows_first = nifti(tmp_path / "b.nii", FRAMES.transpose(1, 2, 0), (0.2, 0.3, 1))
+    for axes in ("TWH", None):  # told, or noticed
+        cine = ud.open_cine(rows_first, axes=axes)
+        assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    assert any("lies on its side in the file: axes taken as TWH" in note for note in cine.source.assumptions)
+    scaled = nifti(tmp_path / "c.nii.gz", (FRAMES.transpose(2, 1, 0) // 5).astype(np.int16), slope=5)
+    assert close(ud.open_cine(scaled, units="grey"), FRAMES // 5 * 5)
+
+
+def test_nifti_that_cannot_be_frames(tmp_path):
+    refused(nifti(tmp_path / "a.nii", np.zeros((16, 16, 4, 4), np.uint8)), "an array of shape (16, 16, 4, 4)")
+    path = nifti(tmp_path / "b.nii", FRAMES.transpose(2, 1, 0))
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<h", content, 46, 30000)  # frames
+    path.write_bytes(content)
+    refused(path, "declares 0.173 GB but stores")
+    packed = tmp_path / "c.nii.gz"
+    packed.write_bytes(gzip.compress(bytes(content))[:4000])
+    refused(packed, "declares 0.173 GB")

@@ -1,0 +1,117 @@
+"""MAT-files of versions 5 to 7 (those of 7.3 are HDF5), read by scipy.
+
+Numeric arrays anywhere in the file, in structures and cells too; a cell array of frames is a cine. MATLAB's axes are
+``H W T``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.arrays.dataset import ArrayDataset, check_array
+from usdehaze.io.decoding import decoding
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.blocks import is_numeric
+from usdehaze.io.hdf5.layouts.plain import choose
+from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_scan import StoredScan
+
+_NUMBERS = {*"uint8 int8 uint16 int16 uint32 int32 uint64 int64 single double".split()}
+_CONTAINERS = {"struct", "cell"}
+_MOST_COMPRESSED = 1032  # what zlib can reach
+_MATRIX, _COMPRESSED = 14, 15  # types of elements
+_MAX_DEPTH = 8  # of structures in structures
+_MAX_ARRAYS = 100_000
+
+
+class MatlabScan(StoredScan):
+    """Frames in a MAT-file: the array that ``--dataset`` names (``structure/field``), or the only one that could be.
+
+    ``--axes`` names the axes as MATLAB counts them.
+    """
+
+    def _open(self) -> StoredCine:
+        from scipy.io import loadmat, whosmat
+
+        check_elements(self.path)
+        wanted = self.reading.dataset
+        variables = {name: (tuple(map(int, shape)), kind) for name, shape, kind in whosmat(str(self.path))}
+        arrays: dict[str, np.ndarray] = {}
+        shapes = {}
+        for name, (shape, kind) in variables.items():
+            if kind in _NUMBERS:
+                shapes[name] = (shape, f"{shape} {kind}")
+        containers = [name for name, (_, kind) in variables.items() if kind in _CONTAINERS]
+        if wanted is not None:
+            containers = [name for name in containers if name == wanted.partition("/")[0]]
+        elif any(frame_shaped(shape[::-1]) for shape, _ in shapes.values()):
+            containers = []  # structures beside frames hold what belongs to them
+        if containers:
+            loaded = loadmat(str(self.path), variable_names=containers, simplify_cells=True)
+            for name in containers:
+                arrays |= dict(_arrays(name, loaded[name], 0))
+        shapes |= {name: (a.shape, f"{a.shape} {a.dtype}") for name, a in arrays.items()}
+        frames = {name: words for name, (shape, words) in shapes.items() if frame_shaped(shape[::-1])}
+        others = {name: words for name, (_, words) in shapes.items() if name not in frames}
+        notes: tuple[str, ...] = ()
+        if wanted is None:
+            wanted, notes = choose(frames, others, self.path)
+        if wanted not in shapes:
+            raise InputError(self.path, f"no array {wanted!r}", f"one of {', '.join(list(shapes)[:8])}")
+        if wanted not in arrays:
+            arrays[wanted] = loadmat(str(self.path), variable_names=[wanted])[wanted]
+        axes = self.reading.axes and self.reading.axes[::-1]
+        dataset: Any = ArrayDataset(wanted, arrays[wanted].T, matlab=True)
+        cine = frames_of(dataset, self.path, "MAT-file", axes)
+        return replace(cine, assumptions=(*notes, *cine.assumptions), guessed_axes=cine.guessed_axes[::-1])
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return decoding(self.path, "a MAT-file")
+
+
+def check_elements(path: Any) -> None:
+    """Refuses a file whose variables declare more than they store, before any of them is read.
+
+    Raises:
+        InputError: there is one, or they do not fill the file.
+    """
+    with open(path, "rb") as file:
+        order = "little" if file.read(128)[126:] == b"IM" else "big"
+        size, at = path.stat().st_size, 128
+        while at + 8 <= size:
+            file.seek(at)
+            tag = file.read(8 + 1024)
+            kind, length = int.from_bytes(tag[:4], order), int.from_bytes(tag[4:8], order)  # type: ignore[arg-type]
+            if kind not in (_MATRIX, _COMPRESSED) or at + 8 + length > size:
+                raise InputError(path, f"has a damaged variable at byte {at}", advice="the file may be cut off")
+            if kind == _COMPRESSED:
+                inner = zlib.decompressobj().decompress(tag[8:], 8)
+                declared = int.from_bytes(inner[4:8], order)  # type: ignore[arg-type]
+                check_array((declared,), np.dtype(np.uint8), length, _MOST_COMPRESSED, path)
+            at += 8 + length
+
+
+def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Every numeric array in a structure or a cell array, by its name; cells of one shape are frames of one array."""
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(value, np.ndarray) and is_numeric(value.dtype):
+        yield name, value
+    elif isinstance(value, dict):
+        for field, inner in value.items():
+            yield from _arrays(f"{name}/{field}", inner, depth + 1)
+    elif isinstance(value, list | np.ndarray):
+        cells = list(value.flat) if isinstance(value, np.ndarray) else value
+        kinds = {(c.shape, c.dtype) if isinstance(c, np.ndarray) else type(c) for c in cells[:_MAX_ARRAYS]}
+        if len(kinds) == 1 and len(cells) > 1 and isinstance(cells[0], np.ndarray) and is_numeric(cells[0].dtype):
+            yield name, np.stack(cells, axis=-1)
+            return
+        for index, inner in enumerate(cells[:_MAX_ARRAYS]):
+            yield from _arrays(f"{name}/{index + 1}", inner, depth + 1)

@@ -1,0 +1,112 @@
+"""NIfTI, plain or gzipped, in one file: columns (``x``) fastest, then rows (``y``), then frames, as CAMUS has it."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.arrays.dataset import check_array
+from usdehaze.io.decoding import decoding
+from usdehaze.io.hdf5.layouts.axes import frames_of
+from usdehaze.io.limits import MIN_SIDE, check_frame
+from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_scan import StoredScan
+from usdehaze.notes import Guess
+
+_MAX_OFFSET = 2**24  # bytes of header and extensions before the values
+_MOST_COMPRESSED = 1032  # what gzip can reach
+_METRES = {"meter": 1.0, "mm": 1e-3, "micron": 1e-6}
+_SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
+_TIME = 3  # axis
+
+
+class NiftiScan(StoredScan):
+    """Frames in a ``.nii`` or ``.nii.gz`` file, with its pixel spacing and, where it has a time axis, frame times.
+
+    ``--axes`` names the axes slowest first, ``THW`` by default. The affine is not used: it places patients,
+    not probes.
+    """
+
+    _file: Any = None
+
+    def _open(self) -> StoredCine:
+        if self.reading.dataset:
+            raise InputError(self.path, f"no dataset {self.reading.dataset!r}", "no --dataset: a NIfTI holds one array")
+        with open(self.path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        self._file = gzip.open(self.path) if packed else open(self.path, "rb")
+        header = _header(self._file)
+        values = _Values(self._file, header, packed, self.path)
+        letters = (self.reading.axes or "THW"[-len(values.long) :]).upper()
+        cine = frames_of(values, self.path, "NIfTI", letters)
+        notes = cine.assumptions
+        if len(values.long) == 3 and not self.reading.axes and values.long[2] != _TIME:
+            notes += (Guess("The third axis taken as frames.", "--axes"),)
+        times = _frame_times(header, cine.shape[0]) if values.long[2:] == [_TIME] else None
+        spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
+        guessed = "" if self.reading.axes else letters
+        return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes, guessed_axes=guessed)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return decoding(self.path, "NIfTI")
+
+
+class _Values:
+    """The values as a dataset of the HDF5 layouts, axes the other way round: the slowest first.
+
+    Attributes:
+        long: axes longer than one, as the file counts them.
+    """
+
+    name, chunks = "", None
+    attrs: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, file: Any, header: Any, packed: bool, path: Path) -> None:
+        from nibabel.arrayproxy import ArrayProxy
+
+        sides = tuple(map(int, header.get_data_shape()))
+        self.long = [axis for axis, side in enumerate(sides) if side != 1]
+        if len(self.long) not in (2, 3) or min(sides) < 1 or min(sides[axis] for axis in self.long[:2]) < MIN_SIDE:
+            raise InputError(path, f"holds an array of shape {sides}", "columns x rows, or columns x rows x frames")
+        check_frame((sides[self.long[1]], sides[self.long[0]]), path)
+        if not 0 <= header.get_data_offset() <= _MAX_OFFSET:
+            raise InputError(path, f"has {header.get_data_offset()} bytes before its values", f"at most {_MAX_OFFSET}")
+        stored = header.get_data_dtype()
+        check_array(sides, stored, path.stat().st_size, _MOST_COMPRESSED if packed else 1, path)
+        self._values = ArrayProxy(file, header)
+        scaled = (self._values.slope, self._values.inter) != (1, 0)
+        self.shape, self.dtype = sides[::-1], np.dtype(np.float64) if scaled else stored
+        self.ndim, self.size = len(sides), int(np.prod(sides, dtype=object))
+
+    def __getitem__(self, part: Any) -> np.ndarray:
+        return np.asarray(self._values[part[::-1]] if part else self._values).T
+
+
+def _spacing(header: Any, axes: list[int]) -> tuple[float, float] | None:
+    """Pitch along these axes in m; None where it is not set."""
+    zooms = [float(header.get_zooms()[axis]) for axis in axes]
+    if zooms == [1.0, 1.0] or not all(np.isfinite(zoom) and zoom > 0 for zoom in zooms):
+        return None
+    metres = _METRES.get(header.get_xyzt_units()[0], 1e-3)
+    return zooms[0] * metres, zooms[1] * metres
+
+
+def _frame_times(header: Any, n_frames: int) -> np.ndarray | None:
+    step = float(header.get_zooms()[_TIME]) * _SECONDS.get(header.get_xyzt_units()[1], 0.0)
+    return step * np.arange(n_frames) if np.isfinite(step) and step > 0 else None
+
+
+def _header(file: Any) -> Any:
+    """The header, without the extensions that follow it."""
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
+    start = file.read(4)
+    kind = Nifti1Header if 348 in (int.from_bytes(start, "little"), int.from_bytes(start, "big")) else Nifti2Header
+    return kind(start + file.read(kind.template_dtype.itemsize - 4))

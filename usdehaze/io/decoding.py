@@ -1,0 +1,25 @@
+"""What decoders of other makers stumble over, as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from usdehaze.errors import InputError
+
+
+@contextmanager
+def decoding(path: object, kind: str) -> Iterator[None]:
+    """Turns whatever a decoder raises for the file at ``path`` into an `InputError`; they raise what they come across.
+
+    Args:
+        path: for the message.
+        kind: what it is read as, with its article: "an image".
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise InputError(path, f"cannot be read as {kind} ({reason})", advice="it may be damaged") from error

@@ -1,0 +1,191 @@
+"""Frames of a video by ffmpeg, in a process of its own: a film that makes it fail takes nothing else down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.io.limits import check_frame
+
+# no playlists and no devices, which name other files
+FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,mpegts,mpeg,mpegvideo,h264,hevc,avi,matroska,webm,asf"
+MAX_FRAMES = 1_000_000
+_LARGEST_ALLOCATION = 2**29  # bytes
+_LINE = 1000
+NAMELESS = os.path.isdir("/dev/fd")  # files without a name can be handed on
+
+Source = str | os.PathLike[str] | IO[bytes]
+
+
+@dataclass(frozen=True)
+class Film:
+    """What is known of a video before its frames are read.
+
+    Attributes:
+        size: ``(H, W)`` as shown, upright.
+        times_s: ``(T,)`` s, of every frame that can be decoded.
+        pixel_aspect: width over height of a pixel as it is to be shown.
+    """
+
+    size: tuple[int, int]
+    times_s: np.ndarray
+    pixel_aspect: float
+
+
+def look_through(path: str | os.PathLike[str]) -> Film:
+    """Decodes a video once, and keeps nothing but sizes and times.
+
+    Raises:
+        InputError: there is no ffmpeg; it cannot be decoded, or has too many frames, or too large ones.
+    """
+    about: dict[str, str] = {}
+    stamps: list[int] = []
+    with _running(path, ["-c:v", "rawvideo", "-f", "framecrc", "-"], path) as output:
+        while line := output.readline(_LINE).decode("ascii", "replace"):
+            if line.startswith("#"):
+                name, _, value = line[1:].partition(" 0: ")
+                about[name] = value.strip()
+                if name == "dimensions":
+                    check_frame(_size(about, path), path)
+                continue
+            _, _, stamp, *_ = line.split(",")
+            stamps.append(int(stamp))
+            if len(stamps) > MAX_FRAMES:
+                raise InputError(path, f"holds more than {MAX_FRAMES} frames", "a cine")
+    if not stamps:
+        raise InputError(path, "has no picture that can be decoded", "a film", "the file may be damaged")
+    return Film(_size(about, path), np.array(stamps) * _ratio(about.get("tb", "")), _ratio(about.get("sar", ""), ":"))
+
+
+class Decoder:
+    """Frames of a video, best read one after the other: going back means to decode from the beginning.
+
+    Args:
+        source: what ffmpeg reads: the name of a file, or an open one.
+        size: ``(H, W)`` that the frames must have.
+        path: for messages; another one where ``source`` is a copy.
+        declared: who says so, for messages.
+
+    Raises:
+        InputError: there is no ffmpeg.
+    """
+
+    def __init__(self, source: Source, size: tuple[int, int], path: object, declared: str) -> None:
+        self.source, self.size, self.path, self.declared = source, size, path, declared
+        self._program = program(path)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._next = 0
+
+    def read(self, index: int) -> np.ndarray:
+        """Frame ``index``: Y, Cb and Cr over their full range, ``(3, H, W)`` uint8.
+
+        Raises:
+            InputError: the video cannot be decoded, ends before that frame, or has frames of another size.
+        """
+        if self._process is None or index < self._next:
+            self._start()
+        while self._next < index:
+            self._frame()
+        return np.frombuffer(self._frame(), np.uint8).reshape(3, *self.size)
+
+    def close(self) -> None:
+        """Ends ffmpeg."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+    def _start(self) -> None:
+        self.close()
+        self._process = _start(self._program, self.source, ["-f", "yuv4mpegpipe", "-"])
+        self._next = 0
+        header = self._output().readline(_LINE).decode("ascii", "replace").split()
+        size = {part[0]: part[1:] for part in header[1:]}
+        if header and (size.get("H"), size.get("W")) != tuple(map(str, self.size)):
+            found, expected = f"video of {size.get('H')} x {size.get('W')}", f"{self.size[0]} x {self.size[1]}"
+            raise InputError(self.path, found, f"{expected} as {self.declared}")
+
+    def _frame(self) -> bytes:
+        """The next frame: planes of Y, Cb and Cr."""
+        wanted, output = 3 * self.size[0] * self.size[1], self._output()
+        output.readline(_LINE)  # FRAME
+        frame = output.read(wanted)
+        if len(frame) != wanted and self._next == 0:
+            raise InputError(self.path, "its video cannot be decoded", advice="the file may be damaged")
+        if len(frame) != wanted:
+            raise InputError(self.path, f"its video ends at frame {self._next}", f"frames as {self.declared}")
+        self._next += 1
+        return frame
+
+    def _output(self) -> IO[bytes]:
+        assert self._process is not None and self._process.stdout is not None
+        return self._process.stdout
+
+
+def program(path: object) -> str:
+    """The ffmpeg that imageio-ffmpeg brings along, or the one that it finds.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        import imageio_ffmpeg
+
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
+    except (ImportError, RuntimeError):
+        found = "video needs a decoder that is not installed"
+        raise InputError(path, found, advice="pip install usdehaze[video]") from None
+
+
+@contextmanager
+def _running(source: Source, arguments: list[str], path: object) -> Iterator[IO[bytes]]:
+    process = _start(program(path), source, arguments)
+    try:
+        assert process.stdout is not None
+        yield process.stdout
+    finally:
+        _end(process)
+
+
+def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """ffmpeg, decoding the first video stream of a file to full-range YCbCr."""
+    passed = []
+    if isinstance(source, str | os.PathLike):
+        name = os.fspath(source)
+    elif NAMELESS:
+        passed = [source.fileno()]
+        os.lseek(passed[0], 0, os.SEEK_SET)  # some systems share the position
+        name = f"/dev/fd/{passed[0]}"
+    else:
+        name = str(source.name)
+    bounds = ["-max_alloc", str(_LARGEST_ALLOCATION), "-threads", "1"]
+    read = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", f"file:{name}"]
+    full = ["-map", "0:v:0", "-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1"]
+    command = [program, "-v", "quiet", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=passed)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    if process.stdout is not None:
+        process.stdout.close()
+    process.wait()
+
+
+def _size(about: dict[str, str], path: object) -> tuple[int, int]:
+    width, _, height = about.get("dimensions", "").partition("x")
+    if not (width.isdigit() and height.isdigit()):
+        raise InputError(path, "does not say how large its frames are", "a film", "the file may be damaged")
+    return int(height), int(width)
+
+
+def _ratio(text: str, sign: str = "/") -> float:
+    """A ratio such as 1/50; 1 where there is none."""
+    above, _, below = text.partition(sign)
+    return int(above) / int(below) if above.isdigit() and below.isdigit() and int(above) and int(below) else 1.0
