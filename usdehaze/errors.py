@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
+
+from usdehaze.plain_text import shortened
 
 
 class UsdehazeError(Exception):
@@ -25,10 +29,18 @@ class InputError(UsdehazeError):
             text += f"; expected {expected}"
         if advice:
             text += f"; {advice}"
-        super().__init__(" ".join(text.split()))
+        super().__init__(shortened(" ".join(text.split())))
 
     def __reduce__(self) -> tuple[Callable[..., InputError], tuple[type[InputError], str]]:
         return _rebuilt, (type(self), str(self))
+
+
+def foreign(error: BaseException) -> str:
+    """What is known of an error that is not ours: its kind and where it arose. Its text may quote a file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{type(error).__name__} ({error.strerror})"
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error).__name__ + (f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "")
 
 
 def _rebuilt(kind: type[InputError], text: str) -> InputError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from usdehaze.cli.group import UsdehazeGroup, common_options
+from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
 from usdehaze.cli.process import process
 from usdehaze.cli.review import review
@@ -18,7 +18,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     if wanted:
         import usdehaze
 
-        click.echo(f"usdehaze {usdehaze.__version__}")
+        echo(f"usdehaze {usdehaze.__version__}")
         ctx.exit()
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, echo
 from usdehaze.cli.options import reading_options, take_reading
+from usdehaze.plain_text import brief
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,9 +42,9 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
             console.report(error, scan)
             failed += 1
             continue
-        click.echo(str(scan))
+        echo(str(scan))
         for label, value in lines:
-            click.echo(f"  {label + ':':<15}{value}")
+            echo(f"  {label + ':':<15}{value}")
     if Path(file).is_dir():
         console.say(f"{len(scans)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)
@@ -61,7 +62,7 @@ def describe_file(path: Path, reading: Reading) -> list[tuple[str, str]]:
     with open_scan(path, reading) as scan:
         for _ in scan.chunks(1):
             pass
-        return [("layout", scan.source.layout), ("dataset", scan.source.dataset), *_lines(scan)]
+        return [("layout", scan.source.layout), ("dataset", brief(scan.source.dataset)), *_lines(scan)]
 
 
 def _describe_result(path: Path) -> list[tuple[str, str]]:
@@ -72,8 +73,10 @@ def _describe_result(path: Path) -> list[tuple[str, str]]:
     stored = read_result(path)
     source = stored.cine.source
     told = (*describe(stored.settings, "setting"), *describe(stored.settings, "network"))
-    made_with = [(field.name, words) for field, words in told] + [("created", stored.created or "unknown")]
-    made_from = [("layout", "usdehaze result"), ("made from", f"{source.name}, {source.dataset}")]
+    made_with = [(field.name, brief(words)) for field, words in told] + [
+        ("created", brief(stored.created or "unknown"))
+    ]
+    made_from = [("layout", "usdehaze result"), ("made from", f"{brief(source.name)}, {brief(source.dataset)}")]
     return [*made_from, *_lines(CineScan(stored.cine)), *made_with]
 
 
@@ -85,7 +88,7 @@ def _lines(scan: Scan) -> list[tuple[str, str]]:
         *_geometry_lines(scan.geometry),
         ("dynamic range", f"{scan.dynamic_range_db:g} dB"),
         ("frame rate", _frame_rate(scan.frame_times_s)),
-        ("units", scan.source.units),
+        ("units", brief(scan.source.units)),
         *(("assumption", sentence) for sentence in scan.source.assumptions),
     ]
 

@@ -53,6 +53,20 @@ def _rounded(weights: Tensor) -> Tensor:
     return ((bits + 1) & ~1).view(torch.float16)
 
 
+def find_weights(which: str | Path, what: str) -> Path:
+    """The ``.safetensors`` file of a path, or of the name of a shipped one; ``what`` is "prior" or "posterior".
+
+    Raises:
+        InputError: there is no such file.
+    """
+    shipped_path = WEIGHTS / f"{which}.safetensors"
+    path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
+    if not path.is_file():
+        shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
+        raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
+    return path
+
+
 def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str, Any], str]:
     """Reads a network, its card and its hash.
 
@@ -64,11 +78,7 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
         InputError: no such file, a card that is missing or of another kind, weights that do not fit their hash.
     """
     what = "posterior" if kind == "posterior" else "prior"
-    shipped_path = WEIGHTS / f"{which}.safetensors"
-    path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
-    if not path.is_file():
-        shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
-        raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
+    path = find_weights(which, what)
     try:
         card = json.loads(path.with_suffix(".json").read_text())
         described = dict(card.pop("network"))

@@ -12,6 +12,7 @@ import numpy as np
 
 from usdehaze.cine import Cine
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, parse_labels
 
@@ -108,7 +109,7 @@ def _measure(
             except UsdehazeError as error:
                 if len(results) == 1:
                     raise
-                print(f"usdehaze: {error}", file=sys.stderr)
+                print(f"usdehaze: {one_line(str(error))}", file=sys.stderr)
                 failed += 1
             else:
                 records += found

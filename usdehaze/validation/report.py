@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw
 from scipy import ndimage
 
 from usdehaze.io.atomic import atomic
+from usdehaze.plain_text import cell
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Regions
 
 COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange: apart for the colour-blind, too
@@ -111,7 +112,8 @@ def write_csv(path: Path, document: dict[str, Any]) -> None:
     """One row a frame and metric: the figures, and what they were measured with.
 
     Columns: cine, frame, metric, input, tissue, delta, pixels of both regions, bins and bias (of input and output) and
-    95 % interval of delta of gCNR, and where the regions came from.
+    95 % interval of delta of gCNR, and where the regions came from. Text that a spreadsheet would take for a formula
+    begins with an apostrophe.
     """
     with atomic(path, overwrite=True) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -135,7 +137,7 @@ def write_csv(path: Path, document: dict[str, Any]) -> None:
                     row = [record["cine"], record["frame"], name, *(value[part_] for part_ in columns)]
                     row += [pixels.get("tissue"), pixels.get("haze"), value.get("bins")]
                     row += [bias.get("input"), bias.get("tissue"), *interval, record.get("regions", GIVEN)]
-                    writer.writerow(["" if cell is None else cell for cell in row])
+                    writer.writerow([cell(value) for value in row])
 
 
 def panel(
