@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from _scans import fan_frames, write
 
+from usdehaze.budget import OBJECT_BYTES, max_memory
 from usdehaze.errors import InputError
 from usdehaze.io import open_cine
 from usdehaze.io.hdf5.access import attribute, small_array
@@ -147,12 +148,12 @@ def test_groups_that_hold_themselves_are_walked_once(tmp_path):
     assert time.monotonic() - began < 20
 
 
-def test_more_objects_than_a_scan_has_are_not_looked_through(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.hdf5.access.MAX_OBJECTS", 50)
+def test_more_objects_than_a_scan_has_are_not_looked_through(tmp_path):
     path = write(tmp_path / "a.h5", {f"g{index}/x": fan_frames() for index in range(60)})
-    with pytest.raises(InputError, match="more than 50 groups and datasets; pick one with --dataset"):
-        open_cine(path)
-    assert open_cine(path, dataset="g7/x").source.dataset == "g7/x"
+    with max_memory(50 * OBJECT_BYTES):
+        with pytest.raises(InputError, match="more objects than a scan has; expected at most 50; .* --max-memory"):
+            open_cine(path)
+        assert open_cine(path, dataset="g7/x").source.dataset == "g7/x"
 
 
 def test_an_attribute_of_gigabytes_is_not_read(tmp_path):
@@ -163,10 +164,10 @@ def test_an_attribute_of_gigabytes_is_not_read(tmp_path):
     assert open_cine(tmp_path / "a.h5").source.layout == "HDF5 dataset"
 
 
-def test_an_axis_larger_than_any_grid_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("usdehaze.io.hdf5.access.MAX_SMALL_BYTES", 800)
+def test_an_axis_larger_than_any_grid_is_refused(tmp_path):
     with h5py.File(write(tmp_path / "a.h5", {"x": np.zeros(101)}), "r") as file:
-        with pytest.raises(InputError, match=r"'x' has shape \(101,\); expected at most 100 values"):
+        assert small_array(file, "x", "a.h5").shape == (101,)
+        with max_memory(3200), pytest.raises(InputError, match="needs more memory than its frames"):
             small_array(file, "x", "a.h5")
 
 

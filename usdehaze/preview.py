@@ -16,6 +16,7 @@ from usdehaze.cine import Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import UsdehazeError
 from usdehaze.io.film import Film, Gif, Mp4, Png
+from usdehaze.io.runs import mark
 from usdehaze.io.scan import CineScan, Scan
 from usdehaze.io.sink import Sink
 
@@ -82,7 +83,8 @@ class PreviewWriter(Sink):
         for index in indices:
             picture = picture_of(result, index)
             if self._film is None:
-                self._film = _FILMS[self.kind](self.part.path, picture.shape, frame_time_s(self.scan.frame_times_s))
+                made_by, shown_s = mark(self.scan, result), frame_time_s(self.scan.frame_times_s)
+                self._film = _FILMS[self.kind](self.part.path, picture.shape, shown_s, made_by)
             self._film.add(picture)
 
     def _close(self, complete: bool) -> None:

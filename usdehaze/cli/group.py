@@ -9,6 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from usdehaze import stopping
+from usdehaze.budget import max_memory
 from usdehaze.errors import InputError, UsdehazeError, foreign
 from usdehaze.plain_text import one_line, table_line
 
@@ -30,6 +32,7 @@ class Console:
 
     def report(self, error: Exception, scan: object = None) -> None:
         """One line on stderr, which names the scan at fault; with ``--debug`` the traceback before it."""
+        stopping.check()
         if self.debug:
             for line in traceback_of(error):
                 click.echo(table_line(line), err=True)
@@ -79,12 +82,24 @@ def traceback_of(error: BaseException) -> list[str]:
 
 
 def common_options(command: _Command) -> _Command:
-    """Adds ``--debug`` and ``--quiet``."""
+    """Adds ``--debug``, ``--quiet`` and ``--max-memory``."""
 
     def remember(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
         if wanted:
             setattr(console_of(ctx), str(parameter.name), True)
 
+    def allow(ctx: click.Context, _: click.Parameter, gigabytes: float | None) -> None:
+        if gigabytes is not None:
+            ctx.find_root().with_resource(max_memory(round(gigabytes * 2**30)))
+
+    command = click.option(
+        "--max-memory",
+        type=click.FloatRange(0.125, 4096),
+        metavar="GB",
+        expose_value=False,
+        callback=allow,
+        help="GiB that reading a file may take beside its frames; 0.5 by default.",
+    )(command)
     for name, text in (("--quiet", "Print nothing but errors."), ("--debug", "Show tracebacks.")):
         command = click.option(name, is_flag=True, expose_value=False, callback=remember, help=text)(command)
     return command
@@ -101,6 +116,8 @@ class UsdehazeGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise click.Abort from stop
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click ends quietly when nobody reads on: usdehaze info scans | head
         except Exception as error:
@@ -113,7 +130,8 @@ class UsdehazeGroup(click.Group):
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         try:
-            code = run(*args, standalone_mode=False, **extra)
+            with stopping.stoppable():
+                code = run(*args, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(USAGE)
@@ -122,9 +140,9 @@ class UsdehazeGroup(click.Group):
         except click.ClickException as error:
             complain(error.format_message())
             sys.exit(error.exit_code)
-        except click.Abort:
-            complain("stopped")
-            sys.exit(INTERRUPTED)
+        except (click.Abort, KeyboardInterrupt) as stop:
+            click.echo(stopping.MESSAGE, err=True)
+            sys.exit(getattr(stop.__cause__ or stop, "code", INTERRUPTED))
         sys.exit(code or DONE)
 
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from usdehaze.budget import read_text
 from usdehaze.choices import UNITS
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
 from usdehaze.dehazing.settings import PRESETS
+from usdehaze.errors import InputError
 
 if TYPE_CHECKING:
     from usdehaze.io.reading import Reading
 
+MAX_CONFIG_BYTES = 2**16
 SEED = click.IntRange(0, 2**63 - 1)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -181,11 +184,11 @@ def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None
     import yaml
 
     try:
-        with open(path, encoding="utf-8") as file:
-            content = yaml.load(file, Loader=yaml.BaseLoader)  # strings only: nothing can be constructed
-    except OSError as error:
-        raise click.BadParameter(f"{path}: {error.strerror or error}", ctx, parameter) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = read_text(path, MAX_CONFIG_BYTES)
+        content = yaml.load(text, Loader=yaml.BaseLoader)  # strings only: nothing can be constructed
+    except InputError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise click.BadParameter(f"{path}: not YAML ({error})", ctx, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"{path}: expected lines such as 'preset: fast'", ctx, parameter)

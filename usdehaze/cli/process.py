@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from usdehaze import stopping
 from usdehaze.choices import PREVIEW_KINDS, TRANSFER_SYNTAXES, PreviewKind, TransferSyntax
-from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
+from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of
 from usdehaze.cli.options import (
     SEED,
     BatchSize,
@@ -28,6 +25,7 @@ from usdehaze.cli.options import (
 )
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
+from usdehaze.errors import UsdehazeError
 
 if TYPE_CHECKING:
     from usdehaze.dehazing.dehazer import Dehazer
@@ -111,24 +109,10 @@ def process(
     worker = _Worker(
         options, console, overwrite, preview, transfer_syntax
     )  # what is left of the options is the model's business
-    with _clean_stop():
-        failed = sum(not worker.try_one(job, reading) for job in jobs)
+    failed = sum(not worker.try_one(job, reading) for job in jobs)
     if len(jobs) != 1 or Path(files[0]).is_dir():
         console.say(f"{len(jobs) - failed} scans dehazed, {failed} failed")
     ctx.exit(SOME_FAILED if failed else DONE)
-
-
-@contextmanager
-def _clean_stop() -> Iterator[None]:
-    """Lets a half-written file be removed when the process is told to end (a batch system's time limit)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Worker:
@@ -152,6 +136,8 @@ class _Worker:
         Priors that cannot be loaded are no fault of the scan: that error is raised, and ends the run.
         """
         try:
+            if self._finished_before(job):
+                return True
             scan = self._open(job, reading)
         except Exception as error:
             self.console.report(error, job.scan)
@@ -165,7 +151,34 @@ class _Worker:
                 self.console.report(error, job.scan)
                 return False
         self.console.say(f"{job.scan} -> {made}")
+        self._tell_of_others(job)
         return True
+
+    def _finished_before(self, job: Job) -> bool:
+        """Clears up what a killed run left; True where that makes the job's files complete."""
+        from usdehaze.io import RESULT_SUFFIX, together
+
+        named = together.finish(job.result)
+        if named:
+            files = ", ".join(map(str, named))
+            self.console.say(f"{job.scan} -> {files} (complete already: a run was killed while it named them)")
+        stem = job.result.name.removesuffix(RESULT_SUFFIX)
+        left = together.remove_left_overs(job.result.parent, f"{stem}.dehazed.", f"{stem}.review.html")
+        if left:
+            self.console.say(f"{job.scan}: removed what a killed run had begun ({', '.join(p.name for p in left)})")
+        return bool(named) and not self.overwrite and all(target.exists() for target in job.targets)
+
+    def _tell_of_others(self, job: Job) -> None:
+        """Says where files of other runs lie beside the job's."""
+        from usdehaze.io import RESULT_SUFFIX
+        from usdehaze.io.runs import of_several_runs
+
+        stem = job.result.name.removesuffix(RESULT_SUFFIX)
+        beside = [path for path in job.result.parent.iterdir() if path.name.startswith(f"{stem}.dehazed.")]
+        runs = of_several_runs([*job.targets, *beside])
+        others = [path.name for path, run in runs.items() if run != runs.get(job.result)]
+        if others and not self.console.quiet:
+            complain(f"{job.result}: of another run are {', '.join(sorted(others))}; make them again, or remove them")
 
     def _open(self, job: Job, reading: Reading) -> Scan:
         """The scan, once it is sure that its result can be written."""
@@ -189,40 +202,50 @@ class _Worker:
 
     def _dehaze(self, dehazer: Dehazer, scan: Scan, job: Job) -> str:
         """Writes the job's files, a chunk of frames at a time, and tells which."""
-        started = time.monotonic()
-        sinks = self._sinks(scan, job)
-        with ExitStack() as stack:
-            progress = stack.enter_context(frame_progress(job.scan.name, scan.n_frames, self.console.quiet))
-            for sink in sinks:
-                stack.enter_context(sink)
-            for cine in scan.chunks(self._chunk(scan)):
-                done = cine.source.first_frame - scan.source.first_frame
-                result = dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames))
-                for sink in sinks:
-                    sink.append(result)
-        seconds = time.monotonic() - started
-        made = ", ".join(str(sink.path) for sink in reversed(sinks))
-        if job.review is not None:
-            from usdehaze.review import build_review
+        from usdehaze.io.sink import SinkSet
 
-            made += f", {build_review(job.result, job.review, overwrite=self.overwrite)}"
-        return f"{made} ({scan.n_frames} frames in {seconds:.1f} s)"
+        started = time.monotonic()
+        failed: UsdehazeError | None = None
+        made = list(job.targets)
+        with (
+            SinkSet(self._sinks(scan, job), scan) as sinks,
+            frame_progress(job.scan.name, scan.n_frames, self.console.quiet) as progress,
+        ):
+            for cine in scan.chunks(self._chunk(scan)):
+                stopping.check()
+                done = cine.source.first_frame - scan.source.first_frame
+                sinks.append(dehazer.dehaze(cine, progress=progress and _from(progress, done, scan.n_frames)))
+            sinks.finish()
+            if job.review is not None:
+                from usdehaze.review import write_page
+
+                result = sinks.sinks[0].part.path
+                try:
+                    sinks.add(job.review, self.overwrite, lambda page: write_page(result, page))
+                except UsdehazeError as error:  # of a page that browsers could not show: the rest is as good without
+                    failed = error
+                    made.remove(job.review)
+            sinks.commit()
+        if failed is not None:
+            raise failed
+        seconds = time.monotonic() - started
+        return f"{', '.join(map(str, made))} ({scan.n_frames} frames in {seconds:.1f} s)"
 
     def _sinks(self, scan: Scan, job: Job) -> list[Sink]:
-        """The files to write. The last one appears first: the result, whatever becomes of the others."""
+        """The files to write, the result first."""
         from usdehaze.io import ResultWriter
 
         sinks: list[Sink] = [ResultWriter(job.result, scan, self.overwrite)]
         if job.preview is not None and self.preview is not None:
             from usdehaze.preview import PreviewWriter
 
-            sinks.insert(0, PreviewWriter(job.preview, scan, self.preview, overwrite=self.overwrite))
+            sinks.append(PreviewWriter(job.preview, scan, self.preview, overwrite=self.overwrite))
         if job.zea is not None:
             from usdehaze.io.zea import ZeaWriter
 
-            sinks.insert(0, ZeaWriter(job.zea, scan, self.overwrite))
+            sinks.append(ZeaWriter(job.zea, scan, self.overwrite))
         if job.dicom is not None:
-            sinks[:0] = self._dicom_sinks(scan, job)
+            sinks += self._dicom_sinks(scan, job)
         return sinks
 
     def _dicom_sinks(self, scan: Scan, job: Job) -> list[Sink]:

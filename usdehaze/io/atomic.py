@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -10,11 +11,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from usdehaze.errors import InputError
+from usdehaze.stopping import uninterrupted
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+PART = ".part"
+MAX_NAME = 200  # bytes of a name that something is added to
 
 
 def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
@@ -58,7 +63,7 @@ class PartFile:
     def __init__(self, target: str | os.PathLike[str], overwrite: bool = False) -> None:
         self.target, self.overwrite = Path(target), overwrite
         check_target(self.target, overwrite)
-        self.path = self.target.with_name(f".{self.target.name[:200]}.part")
+        self.path = part_name(self.target)
         self._made: list[Path] = []
         self._lock: int | None = None
         try:
@@ -71,18 +76,23 @@ class PartFile:
 
     def commit(self) -> None:
         """Moves the file into place, safe on disk."""
-        with writing(self.target):
-            _sync(self.path)
-            check_target(self.target, self.overwrite)
+        self.prepare()
+        with uninterrupted(), writing(self.target):
             os.replace(self.path, self.target)
-            _sync(self.target.parent)
-        self._release()
+            sync(self.target.parent)
+        self.release()
+
+    def prepare(self) -> None:
+        """Makes sure that the file is safe on disk and may have its name."""
+        with writing(self.target):
+            sync(self.path)
+            check_target(self.target, self.overwrite)
 
     def discard(self) -> None:
         """Removes the file, and the folders that were made for it where nothing else is in them."""
         with suppress(OSError):
             self.path.unlink()
-        self._release()
+        self.release()
         self._remove_folders()
 
     def _make_folders(self) -> None:
@@ -113,20 +123,37 @@ class PartFile:
                 os.close(handle)  # the run that had it moved it into place between the two calls
             except BlockingIOError as error:
                 os.close(handle)
-                raise InputError(
-                    self.target, "is being written by another run", advice="wait for it, or write elsewhere with -o"
-                ) from error
+                raise busy(self.target) from error
             except OSError:  # a file system without locks
                 os.close(handle)
                 break
-        self.path = self.target.with_name(f".{self.target.name[:200]}.{secrets.token_hex(4)}.part")
+        self.path = part_name(self.target, f".{secrets.token_hex(4)}")
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
         return None
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Lets go of the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def part_name(target: Path, own: str = "") -> Path:
+    """Name of the part file of ``target``; with ``own`` in it where every run has one of its own."""
+    return target.with_name(f".{short(target.name)}{own}{PART}")
+
+
+def short(name: str) -> str:
+    """The name, or where it is too long for one with something added, its beginning and its hash."""
+    encoded = os.fsencode(name)
+    if len(encoded) <= MAX_NAME:
+        return name
+    return encoded[: MAX_NAME - 20].decode(errors="ignore") + "-" + hashlib.sha256(encoded).hexdigest()[:16]
+
+
+def busy(target: Path) -> InputError:
+    """What to say of a file that another run is writing."""
+    return InputError(target, "is being written by another run", advice="wait for it, or write elsewhere with -o")
 
 
 @contextmanager
@@ -155,7 +182,8 @@ def writing(path: Path) -> Iterator[None]:
         raise _unwritable(path, error) from error
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are safe on disk."""
     if path.is_dir() and os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 
 import numpy as np
-from PIL import GifImagePlugin, Image
+from PIL import GifImagePlugin, Image, PngImagePlugin
 
 from usdehaze.errors import UsdehazeError
 
@@ -19,10 +19,13 @@ class Film(ABC):
         path: where to write; replaced if it is there.
         shape: ``(H, W)`` of every picture; both even for an MP4.
         frame_time_s: how long each is shown, s.
+        comment: that the file carries.
     """
 
-    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float) -> None:
-        self.path, self.shape, self.frame_time_s = path, shape, frame_time_s
+    def __init__(
+        self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float, comment: str = ""
+    ) -> None:
+        self.path, self.shape, self.frame_time_s, self.comment = path, shape, frame_time_s, comment
 
     @abstractmethod
     def add(self, picture: np.ndarray) -> None:
@@ -40,7 +43,9 @@ class Png(Film):
 
     def add(self, picture: np.ndarray) -> None:
         if not self._written:
-            Image.fromarray(picture).save(self.path, "PNG")
+            info = PngImagePlugin.PngInfo()
+            info.add_text("Comment", self.comment)
+            Image.fromarray(picture).save(self.path, "PNG", pnginfo=info)
             self._written = True
 
     def close(self) -> None:
@@ -50,11 +55,13 @@ class Png(Film):
 class Gif(Film):
     """All pictures, over and over, at least 20 ms each; 256 grey levels, nothing lost."""
 
-    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float) -> None:
-        super().__init__(path, shape, frame_time_s)
+    def __init__(
+        self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float, comment: str = ""
+    ) -> None:
+        super().__init__(path, shape, frame_time_s, comment)
         self._duration_ms = max(20, round(1000 * frame_time_s))
         self._file = open(path, "wb")
-        header, _ = GifImagePlugin.getheader(Image.new("L", (shape[1], shape[0])), info={"loop": 0})
+        header, _ = GifImagePlugin.getheader(Image.new("L", (shape[1], shape[0])), info={"loop": 0, "comment": comment})
         self._file.writelines(header)
 
     def add(self, picture: np.ndarray) -> None:
@@ -69,8 +76,10 @@ class Gif(Film):
 class Mp4(Film):
     """H.264 in yuv420p, index first: plays everywhere, and before it is loaded to the end."""
 
-    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float) -> None:
-        super().__init__(path, shape, frame_time_s)
+    def __init__(
+        self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float, comment: str = ""
+    ) -> None:
+        super().__init__(path, shape, frame_time_s, comment)
         import imageio_ffmpeg
 
         exact = ["-threads", "1", "-fflags", "+bitexact"]  # the same pictures give the same bytes
@@ -83,7 +92,17 @@ class Mp4(Film):
             quality=None,
             codec="libx264",
             macro_block_size=2,
-            output_params=["-crf", "18", *exact, "-movflags", "+faststart", "-f", "mp4"],
+            output_params=[
+                "-crf",
+                "18",
+                *exact,
+                "-metadata",
+                f"comment={comment}",
+                "-movflags",
+                "+faststart",
+                "-f",
+                "mp4",
+            ],
         )
         self._writer.send(None)
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from usdehaze.cine import Source
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import get_dataset, hdf5_errors, text
+from usdehaze.io.hdf5.access import attribute, get_dataset, hdf5_errors
 from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
 from usdehaze.io.hdf5.layouts.own import RESULT_FORMAT, SIMULATION_FORMAT, check_version, read_dynamic_range
+from usdehaze.io.limits import check_frames
 from usdehaze.io.scan import Scan
 
 
@@ -33,7 +34,7 @@ def own_datasets(
     Raises:
         InputError: a file of another format or version; a dataset that is missing, or of another shape or type.
     """
-    if text(file.attrs.get("format", "")) != expected:
+    if attribute(file, "format") != expected:
         made_by = {RESULT_FORMAT: "usdehaze process", SIMULATION_FORMAT: "usdehaze simulate"}[expected]
         raise InputError(path, f"is not a {expected} file", f"a file written by {made_by}")
     check_version(file, path)
@@ -44,6 +45,7 @@ def own_datasets(
         if dataset.ndim != 3 or dataset.shape != shape or dataset.dtype != np.float32:
             wanted = f"{shape} float32" if datasets else "(T, H, W) float32"
             raise InputError(path, f"dataset {name!r} is {dataset.shape} {dataset.dtype}", wanted)
+        check_frames(dataset.shape, path)
         datasets[name] = dataset
     return datasets
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from usdehaze.budget import spending
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.hdf5.access import hdf5_errors, open_h5
+from usdehaze.io.hdf5.access import attributes, hdf5_errors, open_h5
 from usdehaze.io.hdf5.geometry_group import write_geometry
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, RESULT_FORMAT
 from usdehaze.io.limits import check_memory
 from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
+from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
 from usdehaze.provenance import attributes_of, plain, settings_in, source_in
@@ -40,7 +42,7 @@ class ResultWriter(Sink):
         if self._output is None:
             self._output = Hdf5Output(self.part.path)
             file = self._output.file
-            file.attrs.update(file_attributes(result))
+            file.attrs.update({**file_attributes(result), ATTRIBUTE: run_id(self.scan, result)})
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
                 create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
@@ -79,6 +81,7 @@ class OpenResult:
     Attributes:
         path: the file.
         cine, tissue, haze, std, settings, interval, usdehaze_version, created: see `Result`.
+        run: that made the file, see `usdehaze.io.runs`; "" where it does not say.
     """
 
     path: str | os.PathLike[str]
@@ -89,6 +92,7 @@ class OpenResult:
     settings: dict[str, Any]
     usdehaze_version: str
     created: str | None
+    run: str
     interval: None = None
 
     @property
@@ -109,7 +113,7 @@ class OpenResult:
             InputError: they do not fit, or hold values that are not finite.
         """
         stop = self.cine.n_frames if stop is None else stop
-        check_memory((stop - start, *self.cine.shape), self.path)
+        check_memory((stop - start, *self.cine.shape), self.path, 3 if self.std is None else 4)
         part = slice(start, stop)
         return Result(
             self.cine.read(start, stop),
@@ -130,20 +134,21 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
         InputError: it is not one, or it does not hold what a result must hold.
     """
     with open_h5(path) as file:
-        with hdf5_errors(path):
+        with spending(path), hdf5_errors(path):
             datasets = own_datasets(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
             frames = {name: LazyFrames(dataset, path) for name, dataset in datasets.items()}
-            attributes = {name: plain(value) for name, value in file.attrs.items()}
-            cine = LazyCine(file, frames["input"], source_in(attributes), path)
+            told = {name: plain(value) for name, value in attributes(file, path).items()}
+            cine = LazyCine(file, frames["input"], source_in(told), path)
         yield OpenResult(
             path,
             cine,
             frames["tissue"],
             frames["haze"],
             frames.get("tissue_std"),
-            settings_in(attributes),
-            str(attributes.get("usdehaze_version", "unknown")),
-            attributes.get("created"),
+            settings_in(told),
+            str(told.get("usdehaze_version", "unknown")),
+            told.get("created"),
+            str(told.get(ATTRIBUTE, "")),
         )
 
 

@@ -50,6 +50,13 @@ class Scan(ABC):
     def close(self) -> None:
         """Lets go of the file."""
 
+    def check_unchanged(self) -> None:
+        """Refuses what was read if the file has become another meanwhile, by size, time, identity or content.
+
+        Raises:
+            InputError: it has; says what happened.
+        """
+
     def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
         """As `read_db`, and the ``tissue_mask`` of these frames, see `usdehaze.cine.Cine`."""
         return self.read_db(start, stop), None

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import usdehaze
+from usdehaze.budget import spending
 from usdehaze.cine import Cine, Source
 from usdehaze.io.atomic import atomic
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.hdf5.access import hdf5_errors, open_h5
+from usdehaze.io.hdf5.access import attribute, hdf5_errors, open_h5
 from usdehaze.io.hdf5.geometry_group import write_geometry
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, SIMULATION_FORMAT
 from usdehaze.io.limits import check_memory
@@ -67,10 +68,10 @@ def read_truth(path: str | os.PathLike[str]) -> StoredTruth:
         InputError: it is not one, or it does not hold what a simulation must hold.
     """
     with open_h5(path) as file:
-        with hdf5_errors(path):
+        with spending(path), hdf5_errors(path):
             datasets = own_datasets(file, path, SIMULATION_FORMAT, ("hazy", "tissue", "haze"))
             hazy, tissue, haze = (LazyFrames(dataset, path) for dataset in datasets.values())
             source = Source(name=os.path.basename(path), layout="usdehaze simulation")
-            cine, seed = LazyCine(file, hazy, source, path), int(file.attrs.get("seed", 0))
-        check_memory(hazy.shape, path)
-        return StoredTruth(cine.read(), tissue[:], haze[:], seed)
+            cine, seed = LazyCine(file, hazy, source, path), attribute(file, "seed")
+        check_memory(hazy.shape, path, 3)
+        return StoredTruth(cine.read(), tissue[:], haze[:], int(seed) if seed.isdecimal() else 0)

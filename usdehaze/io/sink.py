@@ -1,14 +1,16 @@
-"""Sink: a file made from a result, a few frames at a time."""
+"""Sink: a file made from a result, a few frames at a time; and sets of them, which appear together."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from usdehaze.io import together
 from usdehaze.io.atomic import PartFile, writing
 from usdehaze.io.scan import Scan
 
@@ -22,7 +24,7 @@ class Sink(ABC):
     """A context manager that results are appended to in the order of their frames.
 
     The file appears under its name, whole, when the block ends without an error; else nothing of it remains. Entering
-    the block claims the name, so that two runs never write one file.
+    the block claims the name, so that two runs never write one file. `SinkSet` writes several as one thing.
 
     A kind of file is a subclass with `_append`, which writes to ``self.part.path``, and `_close`.
 
@@ -32,7 +34,8 @@ class Sink(ABC):
         overwrite: replace a file that exists.
 
     Raises:
-        InputError: on entering, see `usdehaze.io.atomic.PartFile`; later, a full disk and other errors of the system.
+        InputError: on entering, see `usdehaze.io.atomic.PartFile`; later, a full disk and other errors of the system;
+            in the end, where the scan's file is another by then.
     """
 
     part: PartFile
@@ -55,8 +58,25 @@ class Sink(ABC):
     def _close(self, complete: bool) -> None:
         """Lets go of the file; ``complete`` where every frame was written, else it is removed afterwards."""
 
-    def __enter__(self: _Self) -> _Self:
+    def claim(self) -> None:
+        """Claims the name."""
         self.part = PartFile(self.path, self.overwrite)
+
+    def finish(self) -> None:
+        """Completes the file, still under its temporary name."""
+        if self.n_done != self.scan.n_frames:
+            raise RuntimeError(f"{self.n_done} of {self.scan.n_frames} frames written to {self.path.name}")
+        with writing(self.path):
+            self._close(complete=True)
+
+    def discard(self) -> None:
+        """Lets go of the file and removes it."""
+        with suppress(Exception):  # the error that brought us here is the one to tell
+            self._close(complete=False)
+        self.part.discard()
+
+    def __enter__(self: _Self) -> _Self:
+        self.claim()
         return self
 
     def __exit__(
@@ -64,15 +84,87 @@ class Sink(ABC):
     ) -> None:
         try:
             if error is None:
-                if self.n_done != self.scan.n_frames:
-                    raise RuntimeError(f"{self.n_done} of {self.scan.n_frames} frames written to {self.path.name}")
-                with writing(self.path):
-                    self._close(complete=True)
+                self.finish()
+                self.scan.check_unchanged()
                 self.part.commit()
                 return
-            with suppress(Exception):  # the error that brought us here is the one to tell
-                self._close(complete=False)
         except BaseException:
-            self.part.discard()
+            self.discard()
             raise
-        self.part.discard()
+        self.discard()
+
+
+class SinkSet:
+    """Several sinks of one scan as one thing: all are completed, then all appear under their names, back to back.
+
+    A context manager like `Sink`. Where a process dies between two of the names, the next run finishes the set: see
+    `usdehaze.io.together.finish`.
+
+    Args:
+        sinks: the files; the first is the result.
+        scan: what they come from.
+    """
+
+    def __init__(self, sinks: Sequence[Sink], scan: Scan) -> None:
+        self.sinks, self.scan = list(sinks), scan
+        self._claimed: list[Sink] = []
+        self._more: list[PartFile] = []
+
+    def append(self, result: Result) -> None:
+        """See `Sink.append`."""
+        for sink in self.sinks:
+            sink.append(result)
+
+    def finish(self) -> None:
+        """Completes all files."""
+        for sink in self.sinks:
+            sink.finish()
+
+    def add(self, path: Path, overwrite: bool, write: Callable[[Path], object]) -> None:
+        """Adds a file that is made from the completed others; ``write`` gets its temporary name.
+
+        Raises:
+            InputError: it cannot be written, or what ``write`` raises; the set is then without it.
+        """
+        part = PartFile(path, overwrite)
+        try:
+            with writing(path):
+                write(part.path)
+        except BaseException:
+            part.discard()
+            raise
+        self._more.append(part)
+
+    def commit(self) -> None:
+        """Gives all files their names.
+
+        Raises:
+            InputError: the scan's file is another by now, or a name cannot be taken.
+        """
+        parts = [*(sink.part for sink in self.sinks), *self._more]
+        self.scan.check_unchanged()
+        together.prepare(parts)
+        self._claimed, self._more = [], []  # they stay, whatever happens now: the set is finished here or later
+        together.commit(parts)
+
+    def __enter__(self) -> SinkSet:
+        try:
+            for sink in self.sinks:
+                sink.claim()
+                self._claimed.append(sink)
+        except BaseException:
+            self._discard()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._discard()  # what was not committed
+
+    def _discard(self) -> None:
+        for sink in reversed(self._claimed):
+            sink.discard()
+        for part in self._more:
+            part.discard()
+        self._claimed, self._more = [], []

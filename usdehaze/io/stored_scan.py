@@ -10,14 +10,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usdehaze.cine import Cartesian, Geometry, Source
+from usdehaze.budget import spending
+from usdehaze.cine import Cartesian, Cine, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import find_sector, frames_used
 from usdehaze.io.detect import sha256_of
-from usdehaze.io.limits import check_frame
+from usdehaze.io.limits import check_frames
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan, check_image
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
@@ -51,6 +53,7 @@ class StoredScan(Scan):
 
     def __init__(self, path: str | os.PathLike[str], reading: Reading) -> None:
         self.path, self.reading = Path(path), reading
+        self._fingerprint, sha256 = Fingerprint.of(self.path), ""
         try:
             stored = self._opened()
             first, stop = reading.frame_range(stored.shape[0], path)
@@ -59,13 +62,17 @@ class StoredScan(Scan):
                 self._scale = find_decibel_scale(stored, reading, path)
                 self.dynamic_range_db = self._scale.dynamic_range_db
                 self.geometry, notes = self._find_geometry(stored)
-        except BaseException:
+            sha256 = sha256_of(path)
+            self._fingerprint.check()
+        except BaseException as error:
             self.close()
+            if isinstance(error, InputError):
+                self._fingerprint.check()
             raise
         self.frame_times_s = None if stored.frame_times_s is None else stored.frame_times_s[first:stop]
         self.source = Source(
             name=self.path.name,
-            sha256=sha256_of(path),
+            sha256=sha256,
             dataset=stored.dataset,
             layout=stored.layout,
             units=self._scale.units,
@@ -90,7 +97,10 @@ class StoredScan(Scan):
         def to_db(values: np.ndarray) -> np.ndarray:
             return self._scale.to_db(np.where(np.isfinite(values), values, floor))
 
-        frames_db = np.stack([to_db(stored.read(index)) for index in sector_frames(stored.shape, SECTOR_FRAMES)])
+        chosen = sector_frames(stored.shape, SECTOR_FRAMES)
+        frames_db = np.empty((len(chosen), *stored.shape[1:]), np.float32)
+        for row, index in enumerate(chosen):
+            frames_db[row] = to_db(stored.read(index))
         row_m, column_m = stored.spacing_m or (1.0, 1.0)
         sector = find_sector(frames_db, -self.dynamic_range_db, row_m / column_m)
         known = "No geometry in the file" if stored.spacing_m is None else "The file gives the pixel grid alone"
@@ -105,13 +115,27 @@ class StoredScan(Scan):
         """The frames, in a file that this very process has opened: handles do not survive a fork."""
         if self._stored is None or self._opened_by != os.getpid():
             self._opened_by = os.getpid()
-            with self._errors():
+            with spending(self.path), self._errors():
                 self._stored = self._open()
-                check_frame(self._stored.shape[1:], self.path)
+                check_frames(self._stored.shape, self.path)
         return self._stored
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in ("_file", "_stored")}
+
+    def read(self, start: int = 0, stop: int | None = None) -> Cine:
+        try:
+            return super().read(start, stop)
+        except InputError:
+            self.check_unchanged()
+            raise
+
+    def check_unchanged(self) -> None:
+        try:
+            self._fingerprint.check()
+        except InputError:
+            if not self.path.exists() or sha256_of(self.path) != self.source.sha256:
+                raise
 
     def read_db(self, start: int, stop: int) -> np.ndarray:
         stored, first = self._opened(), self.source.first_frame

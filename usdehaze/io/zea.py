@@ -16,6 +16,7 @@ from usdehaze.cine import Geometry, Polar
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import file_attributes
+from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ZeaWriter(Sink):
         file.attrs["description"] = f"Input, tissue and haze of {name} by usdehaze {version}"
         for group in ("metadata", "metrics", "probe", "custom"):
             file.create_group(group)
-        file["custom"].attrs.update(file_attributes(result))
+        file["custom"].attrs.update({**file_attributes(result), ATTRIBUTE: run_id(self.scan, result)})
         coordinates, times = coordinates_of(self.scan.geometry, self.scan.shape), self.scan.frame_times_s
         for name in names:
             group = file.create_group(f"{_DATA}/{name}")

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from usdehaze.budget import read_text
 from usdehaze.choices import NETWORK_KINDS, NetworkKind
 from usdehaze.errors import InputError
 from usdehaze.priors.ncsnv2 import NCSNv2
@@ -18,6 +20,8 @@ from usdehaze.priors.unet import FastUNet
 
 NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet, "NCSNv2": NCSNv2}
 WEIGHTS = Path(__file__).parent / "weights"
+MAX_CARD_BYTES = 2**20
+MAX_WIDTH, MAX_SIZES, MAX_BLOCKS = 4096, 32, 64  # of a network: its numbers, how many there are, blocks of a level
 FORMAT = "usdehaze-prior"
 
 
@@ -67,6 +71,36 @@ def find_weights(which: str | Path, what: str) -> Path:
     return path
 
 
+def _network(described: dict[str, Any], path: Path) -> nn.Module:
+    """The network that a card describes, once it is known to be made of the very weights in ``path``.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not.
+    """
+    make = NETWORKS[described.pop("kind")]
+    sizes = [n for value in described.values() for n in (value if isinstance(value, list) else [value])]
+    if not all(type(n) is int and 0 < n <= MAX_WIDTH for n in sizes) or len(sizes) > MAX_SIZES:
+        raise ValueError("a network of other sizes than are made here")
+    blocks = described.get("blocks", 1)
+    if (sum(blocks) if isinstance(blocks, list) else blocks) > MAX_BLOCKS:
+        raise ValueError("a network of too many blocks")
+    with safe_open(str(path), "pt") as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+    with torch.device("meta"):  # without memory for the weights
+        wanted = {name: tuple(value.shape) for name, value in make(**described).state_dict().items()}
+    if shapes != wanted:
+        raise ValueError("weights of another network")
+    return make(**described)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str, Any], str]:
     """Reads a network, its card and its hash.
 
@@ -80,15 +114,15 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
     what = "posterior" if kind == "posterior" else "prior"
     path = find_weights(which, what)
     try:
-        card = json.loads(path.with_suffix(".json").read_text())
+        card = json.loads(read_text(path.with_suffix(".json"), MAX_CARD_BYTES))
         described = dict(card.pop("network"))
-        network = NETWORKS[described.pop("kind")](**described)
         wrong = card.pop("format") != FORMAT or card["kind"] not in NETWORK_KINDS
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = _digest(path)
         if wrong or card.pop("sha256") != digest:
             raise ValueError("card and weights do not belong together")
+        network = _network(described, path)
         network.load_state_dict({k: v.float() for k, v in load_file(str(path)).items()})
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(
             path.name, f"not a usable {what} ({type(error).__name__})", "weights with their .json card"
         ) from error

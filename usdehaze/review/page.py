@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from re import fullmatch
 from typing import Any, TextIO
 
 import numpy as np
@@ -20,6 +21,7 @@ from usdehaze.io.atomic import atomic, check_target
 from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
+from usdehaze.io.runs import MARK
 from usdehaze.provenance import describe
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
@@ -82,14 +84,33 @@ def build_review(
     """
     out_path = Path(out_path)
     check_target(out_path, overwrite)
+    with atomic(out_path, overwrite) as part:
+        write_page(
+            result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
+            show_source_name=show_source_name, progress=progress,
+        )  # fmt: skip
+    return out_path
+
+
+def write_page(
+    result_path: str | os.PathLike[str],
+    path: Path,
+    roi: str | os.PathLike[str] | None = None,
+    *,
+    labels: str | None = None,
+    margin_px: float | None = None,
+    frames: slice | None = None,
+    show_source_name: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Writes the page of one result to ``path`` as it is; arguments and errors as of `build_review`."""
     with open_result(result_path) as result:
         chosen = range(*(frames or slice(None)).indices(result.cine.n_frames))
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
-        with atomic(out_path, overwrite) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
             _write(file, result, regions, chosen, show_source_name, progress)
-    return out_path
 
 
 def _read_regions(
@@ -119,6 +140,9 @@ def _write(
     script = "\n".join(parts[name] for name in SCRIPTS)
     head, rest = parts["page.html"].split("{{frames}}")
     middle, tail = rest.split("{{data}}")
+    head = head.replace(
+        "{{run}}", f"usdehaze {MARK}{result.run}" if fullmatch("[0-9a-f]{32}", result.run) else "usdehaze"
+    )
     file.write(head.replace("{{csp}}", _policy(parts["page.css"], script)).replace("{{css}}", parts["page.css"]))
     name = _cine_name(result, show_source_name)
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)

@@ -18,6 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word
 from usdehaze.io.dicom.jpeg import parse_jpeg, with_raw_components
 from usdehaze.io.dicom.quiet import quiet
+from usdehaze.io.limits import MIN_SIDE, check_frame
 
 JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
 JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}
@@ -44,7 +45,7 @@ COLOURS = {
     "YBR_RCT",
 }
 GREYS = {"MONOCHROME1", "MONOCHROME2", "PALETTE COLOR"}
-MAX_SIDE, MAX_PIXELS = 2**14, 2**25
+MAX_SIDE = 2**14
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ def read_pixel_format(header: Header, path: object) -> PixelFormat:
     if pixel_format.planar not in (0, 1):
         raise InputError(path, f"planar configuration {pixel_format.planar}", "0 or 1")
     rows, columns = pixel_format.rows, pixel_format.columns
-    if not (1 <= min(rows, columns) and max(rows, columns) <= MAX_SIDE and rows * columns <= MAX_PIXELS):
-        raise InputError(path, f"frames of {rows} x {columns}", f"at most {MAX_PIXELS} pixels, {MAX_SIDE} a side")
+    if not MIN_SIDE <= min(rows, columns) <= max(rows, columns) <= MAX_SIDE:
+        raise InputError(path, f"frames of {rows} x {columns}", f"{MIN_SIDE} to {MAX_SIDE} pixels a side")
+    check_frame((rows, columns), path)
     if photometric.endswith("_422") and columns % 2:
         raise InputError(path, f"{photometric} with an odd number of columns ({columns})")
     return pixel_format

@@ -33,6 +33,7 @@ from usdehaze.io.dicom.header import (
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES
+from usdehaze.io.runs import mark
 from usdehaze.provenance import describe
 from usdehaze.result import Result
 
@@ -172,7 +173,7 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Res
     equipment.SoftwareVersions = result.usdehaze_version
     equipment.ContributionDateTime = now.strftime("%Y%m%d%H%M%S")
     networks = "; ".join(f"{field.key} {words}" for field, words in describe(result.settings, "network"))
-    equipment.ContributionDescription = networks[:1024]
+    equipment.ContributionDescription = f"{networks[:960]}; {mark(scan, result)}"
     out.ContributingEquipmentSequence = Sequence([*items(out, "ContributingEquipmentSequence"), equipment])
 
 

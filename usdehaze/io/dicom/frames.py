@@ -15,7 +15,6 @@ from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import Header, unreadable
 from usdehaze.io.dicom.quiet import quiet
 
-MAX_ENCODED_BYTES = 2**30  # of one compressed frame
 Span = tuple[int, int]  # offset in the file, bytes
 ReadFrame = Callable[[int], bytes]  # index in the file -> the frame's bytes as stored
 
@@ -34,6 +33,10 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
     """
     if header.pixel_length is None:
         spans = _encapsulated(header, n_frames, path)
+
+        def spans_of(index: int) -> list[Span]:
+            return spans[index]
+
     else:
         held = min(header.pixel_length, os.fstat(header.file.fileno()).st_size - header.pixel_start)
         if held < n_frames * frame_bytes:
@@ -43,12 +46,12 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
                 f"{n_frames * frame_bytes} bytes for {n_frames} frames of {frame_bytes} bytes",
                 "the file may be cut off",
             )
-        spans = [[(header.pixel_start + i * frame_bytes, frame_bytes)] for i in range(n_frames)]
+
+        def spans_of(index: int) -> list[Span]:
+            return [(header.pixel_start + index * frame_bytes, frame_bytes)]
 
     def read(index: int) -> bytes:
-        if sum(length for _, length in spans[index]) > MAX_ENCODED_BYTES:
-            raise InputError(path, f"frame {index} fills more than 1 GiB")
-        return b"".join(_at(header.file, *span) for span in spans[index])
+        return b"".join(_at(header.file, *span) for span in spans_of(index))
 
     return read
 

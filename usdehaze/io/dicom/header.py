@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
-import zlib
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
-import pydicom
 from pydicom.dataset import Dataset
-from pydicom.filebase import DicomFileLike
-from pydicom.filereader import read_file_meta_info
-from pydicom.filewriter import write_file_meta_info
 from pydicom.uid import (
     UID,
     DeflatedExplicitVRLittleEndian,
@@ -24,6 +18,7 @@ from pydicom.uid import (
 )
 
 from usdehaze.errors import InputError
+from usdehaze.io.dicom.bounded import CountedFile, open_inflated, read_attributes, read_meta
 from usdehaze.io.dicom.quiet import quiet
 
 US_IMAGE = "1.2.840.10008.5.1.4.1.1.6.1"
@@ -36,7 +31,6 @@ ULTRASOUND_CLASSES = {
 }
 CAPTURE_CLASSES = {f"1.2.840.10008.5.1.4.1.1.7{part}" for part in ("", ".1", ".2", ".3", ".4")}
 LARGEST_ELEMENT = 4 * 2**20  # bytes; larger attributes than this are left unread (none that is used here is)
-LARGEST_INFLATED = 2 * 2**30  # bytes of a deflated file
 UNDEFINED = 0xFFFFFFFF
 PIXEL_DATA = 0x7FE00010
 NATIVE_SYNTAXES = {ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian}
@@ -74,17 +68,17 @@ def open_header(path: str | os.PathLike[str]) -> Header:
         InputError: it cannot be read, is no ultrasound, or has no pixel data. No message quotes an attribute's value,
             save those of SOP Class and Modality that name a kind of image.
     """
-    file: BinaryIO | None = None
+    file: CountedFile | None = None
     try:
         with quiet():
-            meta = read_file_meta_info(path)
+            meta = read_meta(path)
             syntax = meta.get("TransferSyntaxUID")
             if not syntax:
                 raise InputError(
                     path, "is a DICOM file without a Transfer Syntax UID", advice="write it again as DICOM"
                 )
-            file = _inflated(path) if syntax == DeflatedExplicitVRLittleEndian else open(path, "rb")
-            attributes = pydicom.dcmread(file, stop_before_pixels=True, defer_size=LARGEST_ELEMENT)
+            file = open_inflated(path, meta)
+            attributes = read_attributes(file, stop_before_pixels=True, defer_size=LARGEST_ELEMENT)
             _check_kind(attributes, path)
             if syntax == DeflatedExplicitVRLittleEndian:
                 syntax = ExplicitVRLittleEndian
@@ -105,7 +99,7 @@ def is_image(path: str | os.PathLike[str]) -> bool:
     """False for a DICOMDIR, the table of contents of a medium."""
     try:
         with quiet():
-            return read_file_meta_info(path).get("MediaStorageSOPClassUID") != MediaStorageDirectoryStorage
+            return read_meta(path).get("MediaStorageSOPClassUID") != MediaStorageDirectoryStorage
     except Exception:
         return True
 
@@ -220,30 +214,3 @@ def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[int, int 
     if length == 0:
         raise InputError(path, "is a DICOM file whose pixel data are empty", "an ultrasound image")
     return file.tell(), None if length == UNDEFINED else length, vr
-
-
-def _inflated(path: str | os.PathLike[str]) -> BinaryIO:
-    """A deflated file, inflated into a temporary one that vanishes when it is closed."""
-    out = cast(BinaryIO, tempfile.TemporaryFile())
-    try:
-        with open(path, "rb") as file:
-            meta = read_file_meta_info(path)
-            file.seek(144 + meta.FileMetaInformationGroupLength)  # after preamble, "DICM" and the group length itself
-            meta.TransferSyntaxUID = ExplicitVRLittleEndian
-            out.write(bytes(128) + b"DICM")
-            write_file_meta_info(DicomFileLike(out), meta, enforce_standard=False)
-            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-            written = 0
-            while block := file.read(2**16):
-                while block:
-                    data = inflate.decompress(block, 2**20)
-                    written += out.write(data)
-                    block = inflate.unconsumed_tail
-                    if written > LARGEST_INFLATED:
-                        raise InputError(path, "inflates to more than 2 GiB", "a scan")
-            out.write(inflate.flush())
-            out.seek(0)
-            return out
-    except BaseException:
-        out.close()
-        raise

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import h5py
 import numpy as np
 
+from usdehaze.budget import ADVICE, most_memory, spend
 from usdehaze.errors import InputError
 from usdehaze.io.formats import HDF5, format_of, kind_of
 from usdehaze.io.hdf5.heap_check import check_heaps
 
-MAX_CHUNK_BYTES = 2**30
 MAX_ATTRIBUTE_BYTES = 2**16
-MAX_SMALL_BYTES = 2**28  # of an axis or a grid of coordinates
-MAX_OBJECTS = 100_000  # groups and datasets looked through for frames
+_CHUNK_COPIES = 3  # compressed, inflated, and what is cut out of it
+_SMALL_COPIES = 4  # of an axis or a grid of coordinates, in double precision
+OPEN_BYTES = 2**14  # that the HDF5 library takes for an open dataset
 MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 : 1
 
 
@@ -97,7 +100,7 @@ def small_array(file: h5py.Group, name: str, path: object) -> np.ndarray | None:
     """A small numeric dataset, an axis for instance, without its axes of length 1; None where there is none.
 
     Raises:
-        InputError: larger than `MAX_SMALL_BYTES`, or stored where it must not be.
+        InputError: larger than the budget, or stored where it must not be.
     """
     group = get_group(file, name.rpartition("/")[0]) if "/" in name else file
     if group is None or not isinstance(group.get(name.rpartition("/")[2], getlink=True), h5py.HardLink):
@@ -106,40 +109,89 @@ def small_array(file: h5py.Group, name: str, path: object) -> np.ndarray | None:
     if not isinstance(node, h5py.Dataset) or node.dtype.kind not in "uif" or node.shape is None or node.size == 0:
         return None
     check_storage(node, path)
-    if node.size * 8 > MAX_SMALL_BYTES:
-        raise InputError(path, f"{name!r} has shape {node.shape}", f"at most {MAX_SMALL_BYTES // 8} values")
+    spend(path, memory=_SMALL_COPIES * 8 * int(node.size))
     return np.squeeze(np.asarray(node[()], np.float64))
 
 
 def attribute(node: h5py.Group | h5py.Dataset, name: str) -> str:
     """A text or number attribute as text; empty where there is none, or none of a usual size."""
-    if name not in node.attrs:
-        return ""
-    stored = node.attrs.get_id(name)
-    if (
-        stored.get_storage_size() > MAX_ATTRIBUTE_BYTES
-        or int(np.prod(stored.shape, dtype=object)) > MAX_ATTRIBUTE_BYTES
-    ):
-        return ""
-    value = node.attrs[name]
+    value = attribute_value(node, name)
     if isinstance(value, np.ndarray) and value.dtype.kind in "ui" and value.size > 1:  # text as MATLAB's codes
-        return "".join(map(chr, value.reshape(-1)))
-    return text(value)
+        return "".join(chr(code) for code in value.reshape(-1) if 0 <= code <= sys.maxunicode)
+    return "" if value is None else text(value)
+
+
+def attribute_value(node: h5py.Group | h5py.Dataset, name: str) -> Any:
+    """An attribute of numbers or text; None where there is none, none of a usual size, or one of another kind.
+
+    Of values of variable length only single ones are read: any number of them may share one text of megabytes.
+    """
+    if name not in node.attrs:
+        return None
+    stored = node.attrs.get_id(name)
+    count = int(np.prod(stored.shape or (), dtype=object))
+    kind = stored.get_type()
+    if max(stored.get_storage_size(), count) > MAX_ATTRIBUTE_BYTES:
+        return None
+    plain = isinstance(
+        kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID | h5py.h5t.TypeStringID | h5py.h5t.TypeEnumID
+    )
+    varying = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
+    return node.attrs[name] if plain and not (varying and count > 1) else None
+
+
+def attributes(node: h5py.Group | h5py.Dataset, path: object) -> dict[str, Any]:
+    """Every attribute that `attribute_value` reads, by name."""
+    names = _names(lambda take: h5py.h5a.iterate(node.id, take), path)
+    values = {name: attribute_value(node, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def members(group: h5py.Group, path: object) -> list[str]:
+    """Names of what a group holds, as the library sorts them.
+
+    Raises:
+        InputError: more than the budget.
+    """
+    return _names(group.id.links.iterate, path)
+
+
+def _names(iterate: Callable[[Callable[..., Any]], Any], path: object) -> list[str]:
+    """Names that the library counts up; it stops where the budget ends."""
+    names: list[str] = []
+    refusals: list[InputError] = []
+
+    def take(name: bytes, *_: object) -> bool | None:
+        try:
+            spend(path, objects=1, memory=2 * len(name))
+        except InputError as error:  # none may pass through the library
+            refusals.append(error)
+            return True
+        names.append(name.decode(errors="replace"))
+        return None
+
+    iterate(take)
+    if refusals:
+        raise refusals[0]
+    return names
 
 
 def walk(file: h5py.File, path: object) -> tuple[dict[str, h5py.Dataset], list[str]]:
     """Every dataset by its name, and the names of links that lead elsewhere; each object once, hard links only.
 
     Raises:
-        InputError: more than `MAX_OBJECTS` groups and datasets.
+        InputError: more than the budget.
     """
+    if (walked := getattr(file, "walked", None)) is not None:  # another layout has asked before
+        return walked  # type: ignore[no-any-return]
     datasets: dict[str, h5py.Dataset] = {}
     links: list[str] = []
     seen = {h5py.h5o.get_info(file.id).addr}
     waiting: list[tuple[str, h5py.Group]] = [("", file["/"])]
     while waiting:
         prefix, group = waiting.pop()
-        for part in group:
+        for part in members(group, path):
+            spend(path, memory=2 * len(prefix))
             name = prefix + part
             if not isinstance(group.get(part, getlink=True), h5py.HardLink):
                 links.append(name)
@@ -152,13 +204,13 @@ def walk(file: h5py.File, path: object) -> tuple[dict[str, h5py.Dataset], list[s
             if address in seen:
                 continue
             seen.add(address)
-            if len(seen) > MAX_OBJECTS:
-                raise InputError(path, f"more than {MAX_OBJECTS} groups and datasets", advice="pick one with --dataset")
             if isinstance(node, h5py.Dataset):
+                spend(path, memory=OPEN_BYTES)
                 datasets[name] = node
             elif isinstance(node, h5py.Group):
                 waiting.append((name + "/", node))
-    return dict(sorted(datasets.items())), sorted(links)
+    file.walked = dict(sorted(datasets.items())), sorted(links)
+    return file.walked  # type: ignore[no-any-return]
 
 
 def check_storage(dataset: h5py.Dataset, path: object) -> None:
@@ -188,12 +240,12 @@ def check_storage(dataset: h5py.Dataset, path: object) -> None:
     if stored == 0:
         raise InputError(path, f"dataset {name!r} holds no data: shape {dataset.shape}, but nothing was ever written")
     chunk = int(np.prod(dataset.chunks, dtype=object)) * dataset.dtype.itemsize if dataset.chunks else 0
-    if chunk > MAX_CHUNK_BYTES or (declared > 64 * 2**20 and declared > MAX_COMPRESSION * stored):
-        raise InputError(
-            path,
-            f"dataset {name!r} declares {declared / 1e9:.3g} GB but stores {stored / 1e9:.3g} GB",
-            "a scan, stored in chunks of at most 1 GB",
-        )
+    if declared > 64 * 2**20 and declared > MAX_COMPRESSION * stored:
+        found = f"dataset {name!r} declares {declared / 1e9:.3g} GB but stores {stored / 1e9:.3g} GB"
+        raise InputError(path, found, "a scan")
+    if chunk > most_memory() // _CHUNK_COPIES:
+        found, most = f"dataset {name!r} is stored in chunks of {chunk / 1e6:.3g} MB", most_memory() / _CHUNK_COPIES
+        raise InputError(path, found, f"chunks of at most {most / 1e6:.3g} MB", ADVICE)
 
 
 def _filter_available(code: int) -> bool:

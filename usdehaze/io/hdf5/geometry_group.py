@@ -16,9 +16,10 @@ from dataclasses import fields
 import h5py
 import numpy as np
 
+from usdehaze.budget import spend
 from usdehaze.cine import Cartesian, Geometry, Polar, Sector
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import get_dataset, text
+from usdehaze.io.hdf5.access import attribute, attribute_value, get_dataset
 
 
 def write_geometry(file: h5py.File, geometry: Geometry, frame_times_s: np.ndarray | None) -> None:
@@ -52,9 +53,9 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
         if not isinstance(file.get("geometry", getlink=True), h5py.HardLink):
             raise ValueError("the group is missing")
         group = file["geometry"]
-        kind = text(group.attrs["kind"])
+        kind = attribute(group, "kind")
         if kind == "polar":
-            depths_m, angles_rad = (get_dataset(file, f"geometry/{n}", path)[()] for n in ("depths_m", "angles_rad"))
+            depths_m, angles_rad = (_axis(file, f"geometry/{n}", path) for n in ("depths_m", "angles_rad"))
             for axis in (depths_m, angles_rad):
                 if axis.ndim != 1 or not np.all(np.isfinite(axis)) or np.any(np.diff(axis) <= 0):
                     raise ValueError("depths and angles must increase")
@@ -63,9 +64,11 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
             raise ValueError(f"unknown kind {kind!r}")
         sector = None
         if isinstance(group.get("sector", getlink=True), h5py.HardLink):
-            sector = Sector(**{field.name: float(group["sector"].attrs[field.name]) for field in fields(Sector)})
-        spacing_m = _pair(group.attrs["spacing_m"]) if "spacing_m" in group.attrs else None
-        return Cartesian(spacing_m, _pair(group.attrs["origin_m"]), sector, text(group.attrs["found_by"]))
+            values = {field.name: attribute_value(group["sector"], field.name) for field in fields(Sector)}
+            sector = Sector(**{name: float(value) for name, value in values.items()})
+        spacing_m = _pair(attribute_value(group, "spacing_m")) if "spacing_m" in group.attrs else None
+        origin_m = _pair(attribute_value(group, "origin_m"))
+        return Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(path, f"group geometry cannot be used ({error})", advice="write the file again") from error
 
@@ -77,7 +80,14 @@ def read_frame_times(file: h5py.File, path: object, n_frames: int) -> np.ndarray
     times = get_dataset(file, "frame_times_s", path)
     if times.shape != (n_frames,) or times.dtype.kind != "f":
         raise InputError(path, f"frame_times_s has shape {times.shape} {times.dtype}", f"({n_frames},) float64")
+    spend(path, memory=8 * n_frames)
     return times[()]
+
+
+def _axis(file: h5py.File, name: str, path: object) -> np.ndarray:
+    axis = get_dataset(file, name, path)
+    spend(path, memory=4 * 8 * axis.size)
+    return axis[()]
 
 
 def _pair(value: object) -> tuple[float, float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.formats import format_of, images_in
 from usdehaze.io.limits import check_frame
@@ -91,9 +92,23 @@ class PillowImage:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with Image.open(path, formats=PILLOW_FORMATS) as image:
-            self.n_frames, self.kind = getattr(image, "n_frames", 1), image.format
-            self._first = _values(image, path)
+        self._image = Image.open(path, formats=PILLOW_FORMATS)  # kept open: it knows where each page begins
+        try:
+            self.kind, self._first = self._image.format, _values(self._image, path)
+            self.n_frames = self._count()
+        except BaseException:
+            self.close()
+            raise
+
+    def _count(self) -> int:
+        """Pages, looked for one by one."""
+        n_frames = 1
+        with suppress(EOFError):
+            while True:
+                self._image.seek(n_frames)
+                spend(self.path, objects=1)
+                n_frames += 1
+        return n_frames
 
     def stored(self) -> StoredCine:
         """The frames."""
@@ -104,17 +119,16 @@ class PillowImage:
         """Frame ``index``, ``(H, W)``."""
         if index == 0:
             return self._first
-        with Image.open(self.path, formats=PILLOW_FORMATS) as image:
-            image.seek(index)
-            values = _values(image, self.path)
-        first = self._first
+        self._image.seek(index)
+        values, first = _values(self._image, self.path), self._first
         if values.shape != first.shape or values.dtype != first.dtype:
             found, expected = (f"{v.shape} {v.dtype}" for v in (values, first))
             raise InputError(self.path, f"frame {index} is {found}", expected)
         return values
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Closes it."""
+        self._image.close()
 
 
 def open_image(path: Path) -> ImageFile:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydicom.uid import DeflatedExplicitVRLittleEndian, RLELossless
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.validation.regions.labels import Labels
 from usdehaze.validation.regions.model import ROLES, Region
 
+PIXEL_COPIES = 4  # of a frame of the SEG: bits as bytes, in their order, and as a mask
 SEGMENTATION = "1.2.840.10008.5.1.4.1.1.66.4"  # SOP Class UID of Segmentation Storage
 
 
@@ -33,13 +37,12 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
         InputError: no DICOM SEG, damaged, of another size, without the segments asked for, or with frames that cannot
             be matched. Segment labels are never repeated: what somebody wrote there may concern a patient.
     """
-    import pydicom
-
+    from usdehaze.io.dicom.bounded import open_inflated, read_attributes, read_meta
     from usdehaze.io.dicom.quiet import quiet
 
     try:
-        with quiet():
-            return _regions(path, pydicom.dcmread(path), shape, first_frame, labels)
+        with quiet(), open_inflated(path, read_meta(path)) as file:
+            return _regions(path, read_attributes(file), shape, first_frame, labels)
     except InputError:
         raise
     except Exception as error:  # pydicom raises many kinds, and their texts may quote attributes
@@ -75,6 +78,11 @@ def _pixels(path: Path, dataset: Any, shape: tuple[int, int, int]) -> np.ndarray
     if size != shape[1:]:
         found = f"a segmentation of {size[0]} x {size[1]} pixels (height x width)"
         raise InputError(path, found, f"{shape[1]} x {shape[2]}, the frame of the result")
+    syntax = dataset.file_meta.TransferSyntaxUID
+    if syntax.is_compressed and syntax not in (RLELossless, DeflatedExplicitVRLittleEndian):
+        raise InputError(path, f"a DICOM Segmentation stored as {syntax.name}", "one that is not compressed, or RLE")
+    n_frames = int(dataset.get("NumberOfFrames", 1) or 1)
+    spend(path, memory=PIXEL_COPIES * n_frames * size[0] * size[1])
     pixels = dataset.pixel_array.reshape(-1, *size)
     if len(dataset.PerFrameFunctionalGroupsSequence) != len(pixels):
         raise InputError(path, "a damaged DICOM Segmentation", "functional groups for every frame")
@@ -116,8 +124,10 @@ def _region(
     if not all(named for _, named in frames):
         found = f"a segment of {len(frames)} frames that do not say which frame of the source they belong to"
         raise InputError(path, found, f"Referenced Frame Number, or {n_frames} frames")
+    spend(path, memory=math.prod(shape))
     mask = np.zeros(shape, dtype=bool)
     for index, named in frames:
+        spend(path)
         for t in named:
             if 0 <= t - first_frame < n_frames:
                 mask[t - first_frame] |= pixels[index]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import math
+import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,13 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import get_dataset, open_file
+from usdehaze.io.hdf5.access import get_dataset, open_file, walk
 from usdehaze.validation.regions.model import Region
 
 Labels = Mapping[str, tuple[str, ...]]  # role -> what stands for it: label values, or names of DICOM segments
 CHALLENGE_LABELS: Labels = {"tissue": ("255",), "haze": ("128",)}
 MAX_VALUES = 64  # more different values and it is a picture, which holds 255 and 128 by accident
+LABEL_COPIES = 2
+MAX_EXTENSIONS = 2**20  # bytes between the header of a NIfTI file and its voxels
 LABEL_NAMES = ("label", "labels", "roi", "rois", "mask", "segmentation")
 
 
@@ -76,7 +82,8 @@ def read_png(path: Path) -> np.ndarray:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=("PNG",)) as image:
+            spend(path, memory=8 * image.height * image.width)
             return np.asarray(image if image.mode.startswith("I") else image.convert("L"))[None]
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from error
@@ -95,39 +102,35 @@ def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int],
     Raises:
         InputError: not readable, no such dataset, none that fits, or several.
     """
-    import h5py
 
     def fits(size: tuple[int, ...]) -> bool:
         n = size[0] if len(size) == 3 else 1
         return size[-2:] == shape[1:] and (n in (1, shape[0]) or n >= first_frame + shape[0])
 
     with open_file(path) as file:
-        found: dict[str, tuple[int, ...]] = {}
-
-        def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset) and item.dtype.kind in "buif" and item.ndim in (2, 3):
-                found[name] = item.shape
-
         if dataset is None:
-            file.visititems(visit)
+            stored = {name: d for name, d in walk(file, path)[0].items() if d.dtype.kind in "buif" and d.ndim in (2, 3)}
+            found: dict[str, tuple[int, ...]] = {name: d.shape for name, d in stored.items()}
             fitting = [name for name, size in found.items() if fits(size)]
             named = [name for name in fitting if name.rsplit("/", 1)[-1].lower() in LABEL_NAMES]
             candidates = named or fitting
             if not candidates:
-                sizes = ", ".join(f"{name} {size}" for name, size in found.items()) or "none"
+                sizes = ", ".join(f"{name} {size}" for name, size in list(found.items())[:8]) or "none"
                 raise InputError(path, f"no label dataset that fits (found {sizes})", f"{shape[1:]} or {shape}")
             if len(candidates) > 1:
                 advice = f"name one: --roi {path.name}:{candidates[0]}"
-                raise InputError(path, f"several label datasets ({', '.join(candidates)})", "one", advice)
+                raise InputError(path, f"several label datasets ({', '.join(candidates[:8])})", "one", advice)
             dataset = candidates[0]
         chosen = get_dataset(file, dataset, path)
         if chosen.dtype.kind not in "buif" or chosen.ndim not in (2, 3) or not fits(chosen.shape):
             raise InputError(path, f"{dataset} is {chosen.shape} {chosen.dtype}", f"labels {shape[1:]} or {shape}")
-        stack = np.asarray(chosen[()])
+        frames = _needed(chosen.shape[0], shape[0], first_frame) if chosen.ndim == 3 else slice(None)
+        spend(path, memory=LABEL_COPIES * chosen.dtype.itemsize * math.prod(shape[-chosen.ndim :]))
+        stack = np.asarray(chosen[frames])
     return stack[None] if stack.ndim == 2 else stack
 
 
-def read_nifti(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
+def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0) -> np.ndarray:
     """Label image of a NIfTI file as ``(N, H, W)``: its first axis is x (columns), its second y (rows), then frames.
 
     Raises:
@@ -140,13 +143,38 @@ def read_nifti(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     except ImportError as error:
         raise InputError(path, "NIfTI needs nibabel", advice='pip install "usdehaze[nifti]"') from error
     try:
+        _check_nifti_start(path)
         image: Any = nibabel.load(path)
         size = tuple(int(n) for n in image.shape)
         long_axes = [n for n in size[2:] if n != 1]
         if size[:2] != (shape[2], shape[1]) or len(long_axes) > 1:
             expected = f"({shape[2]}, {shape[1]}) or ({shape[2]}, {shape[1]}, frames): columns first"
             raise InputError(path, f"NIfTI of shape {size}", expected)
-        data = np.asanyarray(image.dataobj).reshape(*size[:2], -1)
+        if image.get_data_dtype().kind not in "buif" or image.get_data_dtype().itemsize > 8:
+            raise InputError(path, f"NIfTI of {image.get_data_dtype()}", "whole or real numbers")
+        spend(path, memory=LABEL_COPIES * 8 * math.prod(shape[1:]) * min(math.prod(long_axes), first_frame + shape[0]))
+        part = [slice(None)] * len(size)
+        if long_axes:
+            part[size.index(long_axes[0], 2)] = _needed(long_axes[0], shape[0], first_frame)
+        data = np.asanyarray(image.dataobj[tuple(part)]).reshape(*size[:2], -1)
     except (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(path, "damaged NIfTI", "a label image") from error
     return data.T
+
+
+def _needed(n_labels: int, n_frames: int, first_frame: int) -> slice:
+    """Which of a stack of labels belong to the cine: those of its frames, where the stack is of all of its source."""
+    if n_labels in (1, n_frames) or n_labels < first_frame + n_frames:
+        return slice(None)
+    return slice(first_frame, first_frame + n_frames)
+
+
+def _check_nifti_start(path: Path) -> None:
+    """Refuses a header that is followed by more than `MAX_EXTENSIONS` before the voxels (vox_offset, byte 108)."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if packed else open(path, "rb") as file:
+        start = file.read(352)
+    order = "<" if start[:4] == b"\x5c\x01\0\0" else ">"
+    if len(start) == 352 and not struct.unpack_from(order + "f", start, 108)[0] <= MAX_EXTENSIONS:
+        raise InputError(path, "a NIfTI file with more in front of its voxels than a label image has")

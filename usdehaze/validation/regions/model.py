@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import ndimage
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
 
 ROLES = ("tissue", "haze")
@@ -52,14 +54,28 @@ class Regions:
     def mask(self, role: str, frame: int) -> np.ndarray:
         """Bool ``(H, W)``: union of the regions of one role in one frame."""
         union = np.zeros(self.shape[1:], dtype=bool)
-        for region in self.regions:
-            if region.role == role and frame in region.frames:
-                union |= region.mask[frame if len(region.mask) > 1 else 0]
+        for region in self._held.get((role, frame), ()):
+            union |= region.mask[frame if len(region.mask) > 1 else 0]
         return union
+
+    @cached_property
+    def _held(self) -> dict[tuple[str, int], list[Region]]:
+        """Regions by their role and the frames that they hold in."""
+        held: dict[tuple[str, int], list[Region]] = {}
+        for region in self.regions:
+            spend(self.source)
+            for frame in region.frames:
+                held.setdefault((region.role, frame), []).append(region)
+        return held
 
     def frames(self) -> list[int]:
         """Frames in which both a tissue and a haze region have pixels, ascending."""
-        return [t for t in range(self.shape[0]) if all(self.mask(role, t).any() for role in ROLES)]
+        found = []
+        for t in range(self.shape[0]):
+            spend(self.source)
+            if all(self.mask(role, t).any() for role in ROLES):
+                found.append(t)
+        return found
 
     def eroded(self, margin_px: float) -> Regions:
         """The same regions without the pixels within ``margin_px`` of their border (edges of the frame are none)."""

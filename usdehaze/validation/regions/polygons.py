@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from usdehaze.budget import read_text, spend
 from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.validation.regions.model import ROLES, Region
@@ -22,12 +23,14 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
         InputError: one line that says what is wrong with which region.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = json.loads(read_text(path))
     except UnicodeDecodeError as error:
         raise InputError(path, "neither JSON, PNG, HDF5, NIfTI nor DICOM", "a file of regions") from error
     except json.JSONDecodeError as error:
         found = f"not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})"
         raise InputError(path, found, '{"regions": [...]}') from error
+    except (RecursionError, ValueError) as error:  # lists in lists in lists; numbers of thousands of digits
+        raise InputError(path, "JSON that holds no regions", '{"regions": [...]}') from error
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
@@ -59,6 +62,7 @@ def points_inside(polygon: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarr
     x, y = x[near], y[near]
     odd = np.zeros(x.shape, dtype=bool)
     for (x0, y0), (x1, y1) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        spend("")
         if y0 != y1:
             level = (y >= min(y0, y1)) & (y < max(y0, y1))
             odd ^= level & (x >= x0 + (y - y0) * (x1 - x0) / (y1 - y0))  # toggles everything right of the edge
@@ -84,6 +88,7 @@ def _region(
     role = entry.get("role")
     if role not in ROLES:
         raise InputError(path, f"{label} has the role {json.dumps(role)}", '"tissue" or "haze"')
+    spend(path, memory=shape[1] * shape[2], objects=1)
     frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
     polygon = _corners(path, label, entry.get("polygon"))
     units = entry.get("units", units)

@@ -18,17 +18,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from usdehaze.budget import check_regular, spending
 from usdehaze.cine import Cine, Geometry
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.validation.regions.automatic import automatic_regions
 from usdehaze.validation.regions.dicom_seg import read_segmentation
 from usdehaze.validation.regions.labels import Labels, read_h5_labels, read_nifti, read_png, regions_of_labels
-from usdehaze.validation.regions.model import ROLES, Regions, checked
+from usdehaze.validation.regions.model import ROLES, Region, Regions, checked
 from usdehaze.validation.regions.polygons import read_polygons
 
 AUTO = "auto"
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 FOLDER_SUFFIXES = (".rois.json", ".json", ".png", ".nii.gz", ".nii", ".h5", ".hdf5", ".dcm")
+MASK_BYTES = 16  # a pixel of the cine, for labels in double precision and their order
 EXPECTED = "a file of regions (JSON polygons, label PNG, NIfTI or HDF5, DICOM Segmentation)"
 
 
@@ -84,25 +86,38 @@ def read_regions(
             without pixels, tissue and haze that overlap, no frame with both.
     """
     path, dataset = _split(Path(path))
+    check_regular(path)
+    with spending(path, extra=MASK_BYTES * shape[0] * shape[1] * shape[2]):
+        regions = Regions(tuple(_read(path, dataset, shape, first_frame, geometry, labels)), shape, path.name)
+        return checked(path, regions.eroded(margin_px), first_frame)
+
+
+def _read(
+    path: Path,
+    dataset: str | None,
+    shape: tuple[int, int, int],
+    first_frame: int,
+    geometry: Geometry | None,
+    labels: Labels | None,
+) -> list[Region]:
+    """The regions of a file of any form."""
     try:
         with path.open("rb") as file:
             head = file.read(132)
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from error
     if head[128:] == b"DICM":
-        regions = read_segmentation(path, shape, first_frame, labels)
-    elif dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return read_segmentation(path, shape, first_frame, labels)
+    if dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):
         stack = read_h5_labels(path, dataset, shape, first_frame)
-        regions = regions_of_labels(path, stack, shape, first_frame, labels)
-    elif head.startswith(b"\x89PNG\r\n\x1a\n"):
-        regions = regions_of_labels(path, read_png(path), shape, first_frame, labels)
-    elif path.name.lower().endswith(NIFTI_SUFFIXES):
-        regions = regions_of_labels(path, read_nifti(path, shape), shape, first_frame, labels)
-    elif labels is None:
-        regions = read_polygons(path, shape, first_frame, geometry)
-    else:
-        raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
-    return checked(path, Regions(tuple(regions), shape, path.name).eroded(margin_px), first_frame)
+        return regions_of_labels(path, stack, shape, first_frame, labels)
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return regions_of_labels(path, read_png(path), shape, first_frame, labels)
+    if path.name.lower().endswith(NIFTI_SUFFIXES):
+        return regions_of_labels(path, read_nifti(path, shape, first_frame), shape, first_frame, labels)
+    if labels is None:
+        return read_polygons(path, shape, first_frame, geometry)
+    raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
 
 
 def parse_labels(text: str) -> dict[str, tuple[str, ...]]:

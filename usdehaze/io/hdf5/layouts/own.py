@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import get_dataset, text
+from usdehaze.io.hdf5.access import attribute, get_dataset
 from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
 from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.reading import Reading
@@ -21,7 +21,7 @@ FORMAT_VERSION = 1
 
 def recognise_result(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """A result of ``usdehaze process``: read only where a dataset of it is named."""
-    if text(file.attrs.get("format", "")) != RESULT_FORMAT:
+    if attribute(file, "format") != RESULT_FORMAT:
         return None
     if reading.dataset is None:
         raise InputError(
@@ -34,22 +34,22 @@ def recognise_result(file: h5py.File, path: object, reading: Reading) -> StoredC
 
 def recognise_simulation(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """A file of ``usdehaze simulate``: its hazy frames, unless another dataset is named."""
-    if text(file.attrs.get("format", "")) != SIMULATION_FORMAT:
+    if attribute(file, "format") != SIMULATION_FORMAT:
         return None
     return _own(file, path, reading.dataset or "hazy", reading.axes, "usdehaze simulation")
 
 
 def check_version(file: h5py.File, path: object) -> None:
     """Refuses files that a later usdehaze wrote in a format this one does not know."""
-    version = file.attrs.get("format_version")
-    if text(version) != str(FORMAT_VERSION):
-        found = f"is a {text(file.attrs['format'])} file of format version {version}"
+    version = attribute(file, "format_version")
+    if version != str(FORMAT_VERSION):
+        found = f"is a {attribute(file, 'format')} file of format version {version or 'unknown'}"
         raise InputError(path, found, f"version {FORMAT_VERSION}", "read it with the usdehaze that wrote it")
 
 
 def read_dynamic_range(file: h5py.File, path: object) -> float:
     """The root attribute ``dynamic_range_db``, dB."""
-    stored = text(file.attrs.get("dynamic_range_db", "missing"))
+    stored = attribute(file, "dynamic_range_db") or "missing"
     try:
         value = float(stored)
     except ValueError:

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import get_dataset, get_group, walk
+from usdehaze.io.hdf5.access import get_dataset, get_group, members, walk
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -53,7 +53,7 @@ def _beside(file: h5py.File, name: str) -> dict[str, h5py.Dataset]:
         return {}
     partners = {part for pair in _NAMES if last.lower() in pair for part in pair} | {_CHANNEL, last.lower()}
     found = {}
-    for part in group:
+    for part in members(group, file.filename):
         if part.lower() in partners and isinstance(group.get(part, getlink=True), h5py.HardLink):
             if isinstance(group[part], h5py.Dataset):
                 found[f"{parent}/{part}".lstrip("/")] = group[part]

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_array
 from usdehaze.io.hdf5.layouts.blocks import BlockReader, value_type
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
 from usdehaze.io.reading import Reading
@@ -22,7 +22,7 @@ _MAX_ORIGINS = 4096
 
 def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """The only beamformed data in the file, or those named by ``dataset``."""
-    objects = _objects(file)
+    objects = _objects(file, path, reading.dataset)
     beamformed = [name for name, kind in objects.items() if kind == "uff.beamformed_data"]
     if reading.dataset is not None:
         wanted = reading.dataset.strip("/") + "/"
@@ -45,15 +45,17 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     return _read(file, path, beamformed[0])
 
 
-def _objects(file: h5py.File) -> dict[str, str]:
-    """Class of every UFF object at the top of the file, or one group below for arrays of objects."""
+def _objects(file: h5py.File, path: object, dataset: str | None) -> dict[str, str]:
+    """Class of every UFF object at the top of the file, or one group below for arrays of objects; where a dataset is
+    named, of its own alone."""
     objects: dict[str, str] = {}
-    for name in file:
+    for name in members(file, path) if dataset is None else [dataset.strip("/").partition("/")[0]]:
         group = get_group(file, name)
         if group is None or not (kind := attribute(group, "class")).startswith("uff."):
             continue
-        members = {f"{name}/{part}": get_group(group, part) for part in group} if "data" not in group else {}
-        inside = {n: attribute(g, "class") for n, g in members.items() if g is not None}
+        parts = [] if "data" in group else members(group, path)
+        groups = {f"{name}/{part}": get_group(group, part) for part in parts}
+        inside = {n: attribute(g, "class") for n, g in groups.items() if g is not None}
         inside = {n: c for n, c in inside.items() if c == kind}
         objects |= inside or {name: kind}
     return objects
@@ -120,8 +122,8 @@ def _origins(scan: h5py.Group, path: object, n_lines: int) -> tuple[np.ndarray, 
     origin = get_group(scan, "origin") or get_group(scan, "apex")
     if origin is None:
         return np.zeros(1), np.zeros(1)
-    members = [get_group(origin, part) for part in list(origin)[:_MAX_ORIGINS]]
-    points = [member for member in members if member is not None] or [origin]
+    parts = [get_group(origin, part) for part in members(origin, path)[:_MAX_ORIGINS]]
+    points = [part for part in parts if part is not None] or [origin]
     if len(points) not in (1, n_lines):
         raise InputError(path, f"{len(points)} origins for {n_lines} scan lines", "one origin, or one for each line")
     polar = {part: np.array([_number(p, part, path) for p in points]) for part in ("distance", "azimuth", "elevation")}

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array, text
+from usdehaze.io.hdf5.access import MAX_ATTRIBUTE_BYTES, attribute, get_dataset, get_group, small_array, text
 from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
@@ -69,7 +69,7 @@ def _data(root: str) -> str:
 def _is_legacy(file: h5py.File) -> bool:
     data = get_group(file, "data")
     known = {*PRODUCTS, *_CHANNEL_DATA}
-    return data is not None and get_group(file, "scan") is not None and any(name in known for name in data)
+    return data is not None and get_group(file, "scan") is not None and any(name in data for name in known)
 
 
 def _product(file: h5py.File, path: object, root: str, product: str, layout: str) -> StoredCine:
@@ -134,6 +134,8 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> StoredCine:
 def _unit(group: h5py.Group) -> str:
     node = group["unit"] if isinstance(group.get("unit", getlink=True), h5py.HardLink) else None
     if not isinstance(node, h5py.Dataset) or node.shape != () or h5py.check_string_dtype(node.dtype) is None:
+        return ""
+    if node.dtype.itemsize > MAX_ATTRIBUTE_BYTES:
         return ""
     return text(node[()]).lower()
 

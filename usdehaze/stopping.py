@@ -1,0 +1,96 @@
+"""Ctrl-C and a batch system's SIGTERM: every command ends in one line, with nothing half-written left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MESSAGE = "usdehaze: stopped"
+PATIENCE_S = 3.0  # that cleaning up may take before another signal ends it
+
+_asked: list[int] = []
+
+
+class Stopped(KeyboardInterrupt):
+    """Somebody asked for the end.
+
+    Args:
+        number: the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+
+def check() -> None:
+    """Raises what a library may have swallowed.
+
+    Raises:
+        Stopped: a signal came.
+    """
+    if _asked:
+        raise Stopped(_asked[0])
+
+
+def at_once(number: int, _: FrameType | None = None) -> None:
+    """Ends the process with one line, whatever it is doing."""
+    os.write(2, MESSAGE.encode() + b"\n")
+    os._exit(128 + number)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals to stop that come inside the block act when it is over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Inside the block the first signal raises `Stopped`; another ends the process where that has come to nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _asked.clear()
+    since = 0.0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal since
+        if not _asked:
+            _asked.append(number)
+            since = time.monotonic()
+            raise Stopped(number)
+        if time.monotonic() - since > PATIENCE_S:  # some senders repeat themselves at once
+            at_once(number)
+
+    def tell(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, Stopped):
+            hook(unraisable)
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    hook, sys.unraisablehook = sys.unraisablehook, tell
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _asked.clear()
