@@ -26,7 +26,9 @@ def scan(tmp_path_factory):
 )
 def test_a_png_shows_the_frame_with_rows_down(tmp_path, scan, layout, frame, expected):
     steps = [LoadUltrasoundd("image", layout=layout), DbToGreyd("image", frame=frame)]
-    saver = SaveImaged("image", str(tmp_path), "", ".png", separate_folder=False, print_log=False)
+    saver = SaveImaged(
+        "image", output_dir=tmp_path, output_postfix="", output_ext=".png", separate_folder=False, print_log=False
+    )
     made = Compose([*steps, saver])({"image": scan})["image"]
     picture = np.asarray(Image.open(tmp_path / "fan.png"))
     cine = open_cine(scan)

@@ -124,7 +124,14 @@ def test_results_are_written_from_either_layout(tmp_path, scans, options):
                 SaveUltrasoundd("tissue", output_dir=tmp_path / layout),
                 ConcatItemsd(["tissue", "haze", "image"], name="result"),
                 *(
-                    SaveImaged(key, str(tmp_path / f"{layout}-monai"), "", ext, separate_folder=False, print_log=False)
+                    SaveImaged(
+                        key,
+                        output_dir=tmp_path / f"{layout}-monai",
+                        output_postfix="",
+                        output_ext=ext,
+                        separate_folder=False,
+                        print_log=False,
+                    )
                     for key, ext in (("result", ".dehazed.h5"), ("tissue", ".dehazed.dcm"))
                 ),
             ]

@@ -71,6 +71,8 @@ def finish(first: Path) -> list[Path]:
         InputError: that run is still at it, or the system refuses a name.
     """
     pairs = _listed(first)
+    if not pairs and not _list_of(first).exists():
+        return []
     with ExitStack() as stack, uninterrupted():
         left = [(part, target) for part, target in pairs if part.is_file() and not part.is_symlink()]
         for part, target in left:

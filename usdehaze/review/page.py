@@ -84,7 +84,7 @@ def build_review(
     """
     out_path = Path(out_path)
     check_target(out_path, overwrite)
-    with atomic(out_path, overwrite) as part:
+    with atomic(out_path, overwrite, [result_path]) as part:
         write_page(
             result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
             show_source_name=show_source_name, progress=progress,

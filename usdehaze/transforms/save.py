@@ -18,6 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.io.scan import CineScan
+from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
 from usdehaze.transforms.result import is_dicom, open_source, result_of
@@ -117,13 +118,14 @@ class SaveUltrasoundd(MapTransform):
         path = self.target_of(source)
         stem = path.with_name(path.name.removesuffix(RESULT_SUFFIX))
         with ExitStack() as stack:
-            sinks: list[Sink] = [ResultWriter(path, CineScan(result.cine, source), self.overwrite)]
+            scan = CineScan(result.cine, source)
+            sinks: list[Sink] = [ResultWriter(path, scan, self.overwrite)]
             if is_dicom(tissue):
                 sinks += self._dicom_sinks(stem, result, tissue, stack)
-            for sink in sinks:
-                stack.enter_context(sink)
-            for sink in sinks:
-                sink.append(result)
+            files = stack.enter_context(SinkSet(sinks, scan))
+            files.append(result)
+            files.finish()
+            files.commit()
         return [sink.path for sink in sinks]
 
     def _dicom_sinks(self, stem: Path, result: Result, tissue: Any, stack: ExitStack) -> list[Sink]:

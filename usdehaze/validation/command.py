@@ -76,12 +76,12 @@ def run(
         for line in _table(document, gcnr):
             echo(line)
     if json_path is not None:
-        write_json(json_path, document)
+        write_json(json_path, document, results)
     if report is not None:
         from usdehaze.validation.report import write_csv
 
-        write_json(report / "metrics.json", document)
-        write_csv(report / "metrics.csv", document)
+        write_json(report / "metrics.json", document, results)
+        write_csv(report / "metrics.csv", document, results)
     return 1 if failed else 0
 
 
@@ -101,7 +101,7 @@ def _measure(
     failed = 0
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
-        pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", overwrite=True))
+        pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", True, results))
         for path in results:
             try:
                 name = path.name if unique else str(path)
@@ -159,7 +159,7 @@ def _measure_one(
 
         images = {"input": cine.frames, "tissue": result.tissue, "haze": result.haze}
         if regions is not None:
-            write_panels(report, path.name.removesuffix(".h5"), images, span, regions)
+            write_panels(report, path.name.removesuffix(".h5"), images, span, regions, [path])
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
         document = metrics_document(records, bins, **settings)
         append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)
