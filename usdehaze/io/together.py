@@ -70,9 +70,9 @@ def finish(first: Path) -> list[Path]:
     Raises:
         InputError: that run is still at it, or the system refuses a name.
     """
-    pairs = _listed(first)
-    if not pairs and not _list_of(first).exists():
+    if not _list_of(first).is_file():
         return []
+    pairs = _listed(first)
     with ExitStack() as stack, uninterrupted():
         left = [(part, target) for part, target in pairs if part.is_file() and not part.is_symlink()]
         for part, target in left:
@@ -109,7 +109,7 @@ def _done(first: Path) -> None:
 
 
 def _listed(first: Path) -> list[tuple[Path, Path]]:
-    """Temporary and final path of every file in the list; empty where there is none, or one that was cut off."""
+    """Temporary and final path of every file in the list; empty for one that was cut off: nothing was named yet."""
     try:
         with open(_list_of(first), "rb") as file:
             names = json.loads(file.read(MAX_LIST))
