@@ -151,7 +151,7 @@ def test_groups_that_hold_themselves_are_walked_once(tmp_path):
 def test_more_objects_than_a_scan_has_are_not_looked_through(tmp_path):
     path = write(tmp_path / "a.h5", {f"g{index}/x": fan_frames() for index in range(60)})
     with max_memory(50 * OBJECT_BYTES):
-        with pytest.raises(InputError, match="more objects than a scan has; expected at most 50; .* --max-memory"):
+        with pytest.raises(InputError, match=r"more objects than a scan has; expected at most 50; .* --max-memory"):
             open_cine(path)
         assert open_cine(path, dataset="g7/x").source.dataset == "g7/x"
 

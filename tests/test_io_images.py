@@ -150,7 +150,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path):
     ("header", "data", "message"),
     [
         ({"DimSize": "80 72 1000000"}, None, "declares 5760000000 bytes but stores 69120"),
-        ({"DimSize": "80000 72000 1"}, None, "at most 67108864 pixels a frame"),
+        ({"DimSize": "80000 72000 1"}, None, "at most 8388608 pixels a frame"),
         ({"DimSize": "80 72 3 4"}, None, "holds 80 x 72 x 3 x 4 pixels"),
         ({"DimSize": "80 -72 3"}, None, "holds 80 x -72 x 3 pixels"),
         ({"DimSize": "a b"}, None, "MetaImage header that cannot be used"),

@@ -1,3 +1,6 @@
+import json
+import time
+
 import pytest
 import torch
 
@@ -5,6 +8,7 @@ from usdehaze.errors import InputError
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
 
+resource = pytest.importorskip("resource")
 CARD = {"name": "t", "kind": "tissue", "data_mean": 0.3, "data_std": 0.25, "grid": [16, 16]}
 
 
@@ -64,6 +68,50 @@ def test_wrong_files_are_refused_in_one_line(tmp_path):
         Prior.load(path, "tissue")
     path.with_suffix(".json").write_text("{")
     with pytest.raises(InputError, match="not a usable prior"):
+        Prior.load(path, "tissue")
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"kind": "FastUNet", "channels": [8, 16], "blocks": 4000},
+        {"kind": "FastUNet", "channels": [8, 16], "blocks": [1, 4000]},
+        {"kind": "FastUNet", "channels": [8, 16], "blocks": 10**30},
+        {"kind": "FastUNet", "channels": [4096] * 30, "blocks": 1},
+        {"kind": "FastUNet", "channels": [8] * 5000, "blocks": 1},
+        {"kind": "FastUNet", "channels": [4096, 4096], "blocks": 60},
+        {"kind": "FastUNet", "channels": [8, 16], "blocks": 1, "patch": 4096},
+        {"kind": "FastUNet", "channels": [8, 16], "blocks": -1},
+        {"kind": "FastUNet", "channels": [8, 16.5], "blocks": True},
+        {"kind": "FastUNet", "channels": 10**9},
+        {"kind": "FastUNet", "channels": [[[]]]},
+        {"kind": "FastUNet", "layers": 3},
+        {"kind": "NCSNv2", "channels": [4096, 4096]},
+        {"kind": []},
+        {"kind": "Linear", "in_features": 10**6, "out_features": 10**6},
+        [],
+        "FastUNet",
+    ],
+)
+def test_a_network_that_is_not_that_of_the_weights_is_not_built(tmp_path, network, monkeypatch):
+    path = tmp_path / "p.safetensors"
+    tiny().save(path)
+    card = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(card | {"network": network}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
+    with pytest.raises(InputError, match="not a usable prior"):
+        Prior.load(path, "tissue")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "9" * 10**6, "null", "[]", '"a"', " " * 2 * 10**6, "{" * 1000])
+def test_a_card_of_anything_else_is_refused_in_one_line(tmp_path, text):
+    path = tmp_path / "p.safetensors"
+    tiny().save(path)
+    path.with_suffix(".json").write_text(text)
+    with pytest.raises(InputError, match=r"not a usable prior|is 2 MB of text; expected at most 1\.05 MB"):
         Prior.load(path, "tissue")
 
 

@@ -109,7 +109,7 @@ def test_cines_of_different_length_make_a_batch_for_2d_and_3d_networks(scans):
     frame = UNet(2, 1, 2, (4, 8), (2,)).eval()
     with torch.no_grad():
         assert whole(batch.as_tensor()).shape == (3, 2, 8, 64, 64)
-        made = SliceInferer((64, 64), spatial_dim=0, sw_batch_size=4)(batch.as_tensor(), frame)
+        made = SliceInferer(roi_size=(64, 64), spatial_dim=0, sw_batch_size=4)(batch.as_tensor(), frame)
         assert torch.allclose(made[1, :, 3], frame(batch.as_tensor()[1:2, :, 3])[0], atol=1e-5)
 
 

@@ -66,18 +66,18 @@ def describe_file(path: Path, reading: Reading) -> list[tuple[str, str]]:
 
 
 def _describe_result(path: Path) -> list[tuple[str, str]]:
-    from usdehaze.io import read_result
-    from usdehaze.io.scan import CineScan
+    from usdehaze.io import open_result
     from usdehaze.provenance import describe
 
-    stored = read_result(path)
-    source = stored.cine.source
-    told = (*describe(stored.settings, "setting"), *describe(stored.settings, "network"))
-    made_with = [(field.name, brief(words)) for field, words in told] + [
-        ("created", brief(stored.created or "unknown"))
-    ]
-    made_from = [("layout", "usdehaze result"), ("made from", f"{brief(source.name)}, {brief(source.dataset)}")]
-    return [*made_from, *_lines(CineScan(stored.cine)), *made_with]
+    with open_result(path) as stored:
+        for frame in range(stored.cine.n_frames):
+            for frames in filter(None, (stored.input, stored.tissue, stored.haze, stored.std)):
+                frames[frame]  # reads and checks
+        source = stored.cine.source
+        told = (*describe(stored.settings, "setting"), *describe(stored.settings, "network"))
+        made_with = [*((f.name, brief(words)) for f, words in told), ("created", brief(stored.created or "unknown"))]
+        made_from = [("layout", "usdehaze result"), ("made from", f"{brief(source.name)}, {brief(source.dataset)}")]
+        return [*made_from, *_lines(stored.cine), *made_with]
 
 
 def _lines(scan: Scan) -> list[tuple[str, str]]:

@@ -50,7 +50,7 @@ class Scan(ABC):
     def close(self) -> None:
         """Lets go of the file."""
 
-    def check_unchanged(self) -> None:
+    def check_unchanged(self) -> None:  # noqa: B027 (what is in memory does not change)
         """Refuses what was read if the file has become another meanwhile, by size, time, identity or content.
 
         Raises:

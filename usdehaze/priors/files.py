@@ -122,7 +122,7 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
             raise ValueError("card and weights do not belong together")
         network = _network(described, path)
         network.load_state_dict({k: v.float() for k, v in load_file(str(path)).items()})
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         raise InputError(
             path.name, f"not a usable {what} ({type(error).__name__})", "weights with their .json card"
         ) from error

@@ -2,7 +2,7 @@
 
 With frames as channels every 2-D transform acts on each frame. With one channel, cines of different length can be
 padded and batched, 3-D networks take them as they are, and 2-D networks frame by frame through
-``monai.inferers.SliceInferer(roi_size, spatial_dim=0)``.
+``monai.inferers.SliceInferer(roi_size=(H, W), spatial_dim=0)``.
 """
 
 from __future__ import annotations

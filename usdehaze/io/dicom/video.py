@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from typing import Any
@@ -20,6 +21,7 @@ VIDEO_SYNTAXES = {  # to Lossy Image Compression Method (0028,2114)
 }
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,mpegts,mpeg,mpegvideo,h264,hevc"  # no playlists, which name other files
 COPY_BYTES = 2**20
+NAMELESS = os.path.isdir("/dev/fd")
 
 
 class VideoFrames:
@@ -47,7 +49,8 @@ class VideoFrames:
         spans, _, _ = fragments(header, path)
         if n_frames > sum(length for _, length in spans):
             raise InputError(path, f"{n_frames} frames in {sum(length for _, length in spans)} bytes of video")
-        self._stream = tempfile.NamedTemporaryFile(prefix="usdehaze-", suffix=".video")  # ffmpeg seeks in it
+        # ffmpeg seeks in it; where the system can, it has no name, and so nothing to leave behind when it is killed
+        self._stream = tempfile.TemporaryFile() if NAMELESS else tempfile.NamedTemporaryFile(suffix=".video")
         for start, length in spans:
             header.file.seek(start)
             while length > 0 and (block := header.file.read(min(length, COPY_BYTES))):
@@ -77,10 +80,14 @@ class VideoFrames:
 
     def _start(self) -> None:
         self._stop()
-        read = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", self._stream.name, "-map", "0:v:0"]
+        number = self._stream.fileno()
+        name = f"/dev/fd/{number}" if NAMELESS else self._stream.name
+        os.lseek(number, 0, os.SEEK_SET)  # some systems share the position
+        read = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", name, "-map", "0:v:0"]
         full = ["-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1", "-fps_mode", "passthrough"]
         command = [self._program, "-v", "quiet", "-nostdin", "-threads", "1", *read, *full, "-f", "yuv4mpegpipe", "-"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        passed = [number] if NAMELESS else []
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=passed)
         self._next = 0
         header = self._output().readline(1000).decode("ascii", "replace").split()
         size = {part[0]: part[1:] for part in header[1:]}

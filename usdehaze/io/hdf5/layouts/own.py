@@ -43,7 +43,7 @@ def check_version(file: h5py.File, path: object) -> None:
     """Refuses files that a later usdehaze wrote in a format this one does not know."""
     version = attribute(file, "format_version")
     if version != str(FORMAT_VERSION):
-        found = f"is a {attribute(file, 'format')} file of format version {version or 'unknown'}"
+        found = f"is a {attribute(file, 'format')} file of format version {version[:40] or 'unknown'}"
         raise InputError(path, found, f"version {FORMAT_VERSION}", "read it with the usdehaze that wrote it")
 
 
@@ -55,7 +55,7 @@ def read_dynamic_range(file: h5py.File, path: object) -> float:
     except ValueError:
         value = np.nan
     if not (np.isfinite(value) and value > 0):
-        raise InputError(path, f"attribute dynamic_range_db is {stored}", "a positive number of dB")
+        raise InputError(path, f"attribute dynamic_range_db is {stored[:40]}", "a positive number of dB")
     return value
 
 
