@@ -35,9 +35,7 @@ def files_in(folder):
     return {path.name: mode_of(path) for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize(
-    ("source", "result"), [(0o600, 0o600), (0o644, 0o644), (0o640, 0o640), (0o400, 0o600)]
-)
+@pytest.mark.parametrize(("source", "result"), [(0o600, 0o600), (0o644, 0o644), (0o640, 0o640), (0o400, 0o600)])
 def test_results_are_as_private_as_their_source(tmp_path, model, source, result):  # noqa: F811
     scan = write_dicom(tmp_path / "a.dcm", fan_frames(2), regions=[region()])
     scan.chmod(source)
@@ -80,10 +78,8 @@ def test_pages_and_figures_are_as_private_as_the_result(tmp_path):
     build_review(result, tmp_path / "a.html")
     write_json(tmp_path / "a.json", {}, [result])
     write_json(tmp_path / "b.json", {})
-    assert (
-        mode_of(tmp_path / "a.html") == mode_of(tmp_path / "a.json") == 0o600
+    assert mode_of(tmp_path / "a.html") == mode_of(tmp_path / "a.json") == 0o600
     assert mode_of(tmp_path / "b.json") == 0o644
-    )
 
 
 def test_a_part_file_is_never_open_to_more_than_the_file_will_be(tmp_path):

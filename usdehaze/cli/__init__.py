@@ -12,6 +12,7 @@ from usdehaze.cli.simulate import simulate
 from usdehaze.cli.train import train
 from usdehaze.cli.tune import tune
 from usdehaze.cli.validate import validate
+from usdehaze.cli.verify import verify
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -32,5 +33,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, review, simulate, train, tune, validate):
+for command in (info, process, review, simulate, train, tune, validate, verify):
     main.add_command(command)

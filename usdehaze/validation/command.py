@@ -144,15 +144,21 @@ def _measure_one(
     first: bool,
 ) -> list[dict[str, Any]]:
     """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
+    from usdehaze.io.doubts import doubts_of
     from usdehaze.io.result import read_result
 
     result = read_result(path)
+    doubts = doubts_of(path)
+    for doubt in doubts:
+        print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
     cine = result.cine
     stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
     regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
     true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span)
+    if doubts:
+        records = [{**record, "doubts": doubts} for record in records]
     if report is not None and pdf is not None:
         from usdehaze.validation.pdf import append_page, cine_page
         from usdehaze.validation.report import write_panels

@@ -257,6 +257,7 @@ def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
         )
     if any(record.get("regions") == AUTOMATIC for record in records):
         found.append(f"automatic regions: {AUTOMATIC_METHOD}")
+    found += sorted({f"{record['cine']}: {doubt}" for record in records for doubt in record.get("doubts", ())})
     return found
 
 
