@@ -32,8 +32,10 @@ RANGES = {
     "data_mean": _SHARE, "data_std": _SPREAD, "frame_mean": _SHARE, "frame_std": _SPREAD,
     "tissue_std": _SPREAD, "haze_std": _SPREAD, "sigma_min": _LEVEL, "sigma_max": _LEVEL,
 }  # fmt: skip
-NEEDED = {"posterior": ("frame_mean", "frame_std", "tissue_std", "haze_std", "sigma_max")}
-NEEDED |= dict.fromkeys(PRIOR_KINDS, ("data_mean", "data_std"))
+NEEDED: dict[str, tuple[str, ...]] = {
+    "posterior": ("frame_mean", "frame_std", "tissue_std", "haze_std", "sigma_max"),
+    **{kind: ("data_mean", "data_std") for kind in PRIOR_KINDS},
+}
 SIDES = (8, 4096)  # of a grid, samples
 
 
