@@ -199,7 +199,7 @@ def dicom(body: bytes, syntax: str = EXPLICIT, kind: str = US, meta: bytes = b""
     start = bytes(128) + b"DICM" + element(0x00020000, "UL", struct.pack("<L", len(header))) + header
     if syntax != DEFLATED:
         return start + body
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
     return start + deflate.compress(body) + deflate.flush()
 
 
@@ -352,7 +352,9 @@ def png(side: int, texts: int = 0) -> bytes:
 
     head = piece(b"IHDR", struct.pack(">LLBBBBB", side, side, 8, 0, 0, 0, 0))
     notes = piece(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**7))) * texts
-    return b"\x89PNG\r\n\x1a\n" + head + notes + piece(b"IDAT", zlib.compress(bytes(2 * 10**7))) + piece(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + head + notes + piece(b"IDAT", zlib.compress(bytes(2 * 10**7), 1)) + piece(b"IEND", b"")
+    )
 
 
 def tiff(pages: int, side: int = 64, loop: bool = False) -> bytes:

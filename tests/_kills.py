@@ -25,11 +25,6 @@ import numpy as np
 from _dicom import write_dicom
 from _scans import fan_frames
 
-import usdehaze.cli.process
-import usdehaze.io.dicom
-import usdehaze.io.zea
-import usdehaze.preview
-import usdehaze.review
 from usdehaze.__main__ import main
 from usdehaze.io import read_result
 from usdehaze.io.runs import run_of
@@ -55,7 +50,7 @@ class Dehazer:
 
 module = sys.modules["usdehaze.dehazing.dehazer"] = ModuleType("usdehaze.dehazing.dehazer")
 module.Dehazer = SimpleNamespace(from_pretrained=Dehazer)
-usdehaze.cli.process._Worker._chunk = lambda *_: 2
+sys.modules["usdehaze.cli.process"]._Worker._chunk = lambda *_: 2
 
 
 class Runs:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from _results import make_result
@@ -118,8 +117,9 @@ def cut_off(path):
 
 
 def changed(path):
-    with h5py.File(path, "r+", locking=False) as file:
-        file["x"][0, 30, 30] = 77
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
     os.utime(path, ns=(1, 1))
 
 

@@ -21,7 +21,7 @@ from usdehaze.io import open_result, open_scan
 from usdehaze.validation.regions import read_regions
 
 memory_mib, folder, only = int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
-usdehaze.budget.MEMORY_A_SECOND = 2**29  # a second of parsing is enough to see that it ends
+usdehaze.budget.MEMORY_A_SECOND = 2**30  # half a second of parsing is enough to see that it ends
 
 def read(reader, path):
     if reader == "scan":

@@ -16,7 +16,7 @@ from pydicom.uid import UID
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word
-from usdehaze.io.dicom.jpeg import parse_jpeg, with_raw_components
+from usdehaze.io.dicom.jpeg import jpeg_xl_size, parse_jpeg, with_raw_components
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.limits import MIN_SIDE, check_frame
 
@@ -199,6 +199,9 @@ def _jpeg(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -
 
 
 def _jpeg_xl(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
+    size = jpeg_xl_size(stored)
+    turned = size[::-1] == (pixel_format.rows, pixel_format.columns)  # an orientation in the stream
+    _check_size(size[::-1] if turned else size, pixel_format, path)
     samples = _import_imagecodecs(path, "JPEG XL").jpegxl_decode(stored)
     return np.squeeze(samples), "RGB" if pixel_format.samples == 3 else pixel_format.photometric
 

@@ -1,4 +1,4 @@
-"""What a JPEG or JPEG-LS stream says of itself in its marker segments (ITU-T T.81 B.1, T.87 C.2)."""
+"""What a JPEG or JPEG-LS stream says of itself in its marker segments (ITU-T T.81 B.1, T.87 C.2); a JPEG XL's size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 _FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} | {0xF7}
 _APP0, _APP14, _START_OF_SCAN = 0xE0, 0xEE, 0xDA
+_XL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
 _ADOBE_NO_TRANSFORM = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
 
 
@@ -57,6 +58,37 @@ def with_raw_components(stream: bytes) -> bytes:
             kept.append(stream[start:end])
         last = end
     return b"".join(kept) + stream[last:]
+
+
+def jpeg_xl_size(stream: bytes) -> tuple[int, int]:
+    """Rows and columns in the size header of a JPEG XL codestream, bare or in a container (ISO/IEC 18181-1, 18181-2).
+
+    Raises:
+        ValueError: there is none.
+    """
+    start = 0
+    if not stream.startswith(b"\xff\x0a"):
+        box, size = (b"jxlc", 4) if b"jxlc" in stream[:4096] else (b"jxlp", 8)
+        start = stream.index(box, 0, 4096) + size
+    if stream[start : start + 2] != b"\xff\x0a":
+        raise ValueError("no JPEG XL codestream")
+    bits, at = int.from_bytes(stream[start + 2 : start + 14], "little"), 0
+
+    def take(n: int) -> int:
+        nonlocal at
+        at += n
+        return bits >> (at - n) & (1 << n) - 1
+
+    small = take(1)
+
+    def side() -> int:
+        return 8 * (take(5) + 1) if small else take((9, 13, 18, 30)[take(2)]) + 1
+
+    rows, ratio = side(), take(3)
+    if ratio == 0:
+        return rows, side()
+    over, under = _XL_RATIOS[ratio]
+    return rows, rows * over // under
 
 
 def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:

@@ -84,16 +84,16 @@ def _region(
     if not isinstance(entry, dict):
         raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
     name = str(entry.get("name", index))
-    label = f'region "{name}"'
+    label = f'region "{name[:80]}"'
     role = entry.get("role")
     if role not in ROLES:
-        raise InputError(path, f"{label} has the role {json.dumps(role)}", '"tissue" or "haze"')
+        raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue" or "haze"')
     spend(path, memory=shape[1] * shape[2], objects=1)
     frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
     polygon = _corners(path, label, entry.get("polygon"))
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
-        raise InputError(path, f"{label} has units {json.dumps(units)}", '"px" (the default), "mm" or "m"')
+        raise InputError(path, f"{label} has units {json.dumps(units)[:80]}", '"px" (the default), "mm" or "m"')
     metres = UNITS[units]
     if metres is None:
         mask = _pixel_mask(path, label, polygon, shape[1:])
@@ -109,7 +109,8 @@ def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int
     if frames is None:
         return frozenset(range(n_frames))
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
-        raise InputError(path, f"{label} has frames {json.dumps(frames)}", "a list of frame indices such as [0, 1]")
+        found = f"{label} has frames {json.dumps(frames)[:80]}"
+        raise InputError(path, found, "a list of frame indices such as [0, 1]")
     for t in frames:
         if not 0 <= t - first_frame < n_frames:
             expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import h5py
 import numpy as np
 
+from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_array
 from usdehaze.io.hdf5.layouts.blocks import BlockReader, value_type
@@ -50,6 +51,7 @@ def _objects(file: h5py.File, path: object, dataset: str | None) -> dict[str, st
     named, of its own alone."""
     objects: dict[str, str] = {}
     for name in members(file, path) if dataset is None else [dataset.strip("/").partition("/")[0]]:
+        spend(path)
         group = get_group(file, name)
         if group is None or not (kind := attribute(group, "class")).startswith("uff."):
             continue
