@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from usdehaze.plain_text import shortened
+from usdehaze.plain_text import capped
 
 
 class UsdehazeError(Exception):
@@ -24,12 +24,12 @@ class InputError(UsdehazeError):
     """
 
     def __init__(self, name: object, found: str, expected: str = "", advice: str = "") -> None:
-        text = f"{name}: {found}"
+        text = f"{name}: {capped(found)}"
         if expected:
-            text += f"; expected {expected}"
+            text += f"; expected {capped(expected)}"
         if advice:
-            text += f"; {advice}"
-        super().__init__(shortened(" ".join(text.split())))
+            text += f"; {capped(advice)}"
+        super().__init__(" ".join(text.split()))
 
     def __reduce__(self) -> tuple[Callable[..., InputError], tuple[type[InputError], str]]:
         return _rebuilt, (type(self), str(self))

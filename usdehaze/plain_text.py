@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-MOST = 80  # characters of foreign text in a message
+MOST, MOST_OF_PART = 80, 800  # characters of foreign text in a message, and of a part of one
 _QUOTED = re.compile(rf"'([^']{{{MOST}}})[^']+'|\"([^\"]{{{MOST}}})[^\"]+\"")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -29,6 +29,12 @@ def table_line(text: str) -> str:
 def shortened(text: str) -> str:
     """Whatever stands in quotes cut at `MOST` characters, with "..." for the rest."""
     return _QUOTED.sub(lambda m: f"'{m[1]}...'" if m[1] is not None else f'"{m[2]}..."', text)
+
+
+def capped(text: str) -> str:
+    """A part of a message, whatever went into it: `shortened`, and `MOST_OF_PART` characters at most."""
+    text = shortened(text)
+    return text if len(text) <= MOST_OF_PART else text[:MOST_OF_PART] + "..."
 
 
 def brief(value: Any) -> str:
