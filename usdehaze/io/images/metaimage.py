@@ -66,9 +66,7 @@ class MetaImage:
             msb = header.get("BinaryDataByteOrderMSB", header.get("ElementByteOrderMSB", "False"))
             self.dtype = np.dtype(_TYPES[header["ElementType"]]).newbyteorder(">" if msb.lower() == "true" else "<")
         except (KeyError, ValueError) as error:
-            raise InputError(
-                self.path, f"has a MetaImage header that cannot be used ({type(error).__name__})"
-            ) from None
+            raise InputError(self.path, f"has a header that cannot be used ({type(error).__name__})") from None
         self.width, self.height, *more = [*sides, 1][: max(3, len(sides))]
         long = [side for side in more if side != 1]
         if len(sides) < 2 or len(long) > 1 or min(self.width, self.height, *more) < 1 or self.channels not in (1, 3, 4):
