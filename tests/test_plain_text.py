@@ -107,9 +107,7 @@ def test_messages_have_one_line_and_quote_80_characters_at_most():
     )
     assert brief(LONG) == "x" * 80 + "..." and brief("short") == "short"
     error = InputError("/a/folder/" + LONG, f"holds {LONG}", f"{LONG}", "do this")
-    assert len(str(error)) < 5000 + 1800 and str(error).startswith(
-        "/a/folder/" + LONG
-    )  # names of the user's stay whole
+    assert len(str(error)) < 5000 + 1800 and str(error).startswith("/a/folder/" + LONG)
 
 
 def test_cells_of_a_csv_are_no_formulas(tmp_path):

@@ -45,10 +45,13 @@ def options(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory):
-    """Cines of 1, 2 and 4 frames of a fan, the first a DICOM screen."""
+    """Cines of 2, 1 and 4 frames of a fan, the first and the last DICOM screens with times."""
     folder = tmp_path_factory.mktemp("scans")
-    dicom = write_dicom(folder / "a.dcm", fan_frames(2, seed=7), regions=[region(delta=(0.05, 0.04))])
-    return [dicom, *(write(folder / f"{n}.h5", {"cine": fan_frames(n, seed=n)}) for n in (1, 4))]
+    first, last = (
+        write_dicom(folder / f"{n}.dcm", fan_frames(n, seed=n), regions=[region(delta=(0.05, 0.04))], FrameTime="40")
+        for n in (2, 4)
+    )
+    return [first, write(folder / "1.h5", {"cine": fan_frames(1, seed=1)}), last]
 
 
 def test_frames_are_those_of_the_other_layout_and_the_affine_has_time_first(scans):
@@ -138,8 +141,9 @@ def test_results_are_written_from_either_layout(tmp_path, scans, options):
         )
         steps({"image": scans[0]})
         for folder in (layout, f"{layout}-monai"):
-            result = read_result(tmp_path / folder / "a.dehazed.h5")
-            derived = pydicom.dcmread(tmp_path / folder / "a.dehazed.dcm").pixel_array
+            result = read_result(tmp_path / folder / "2.dehazed.h5")
+            assert np.allclose(result.cine.frame_times_s, [0, 0.04])
+            derived = pydicom.dcmread(tmp_path / folder / "2.dehazed.dcm").pixel_array
             made[folder] = result.tissue, result.haze, result.input, derived, result.cine.geometry
     first = made.pop("THW")
     for other in made.values():

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import torch
 from monai.data import MetaTensor
 from monai.utils import ImageMetaKey, MetaKeys, TraceKeys
 
@@ -33,19 +34,19 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
     ``(1, T, H, W)`` it is ``(4, 4)``, its first axis in s, and ``T`` the first of three spatial dimensions),
     ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
-    float64, where known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
-    ``notes`` and ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
-    `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
-    "haze" or "tissue_std".
+    float64, where known; of ``(1, T, H, W)`` the same as JSON), ``source_name``, ``source_sha256``,
+    ``source_dataset``, ``source_layout``, ``source_units``, ``notes`` and ``assumptions`` (the same, one a line),
+    ``first_frame``, and ``tissue_mask`` (see `encode_mask`). `DehazeUltrasound` adds ``usdehaze``, the settings,
+    ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue", "haze" or "tissue_std".
 
-    Every value is a number, a string or an array, so that scans of different kinds collate into one batch.
+    Every value is a number, a string or a tensor, so that scans of different kinds collate into one batch.
     """
     plane, shape = affine_of(cine.geometry), cine.frames.shape[1:]
     affine = plane if layout == "THW" else time_affine(plane, cine)
     meta: dict[str, Any] = {
         MetaKeys.AFFINE: affine,
-        MetaKeys.ORIGINAL_AFFINE: affine.copy(),
-        MetaKeys.SPATIAL_SHAPE: np.asarray(shape if layout == "THW" else cine.frames.shape),
+        MetaKeys.ORIGINAL_AFFINE: torch.from_numpy(affine.copy()),  # as an array no cache of MONAI's could be read
+        MetaKeys.SPATIAL_SHAPE: torch.tensor(shape if layout == "THW" else cine.frames.shape),
         MetaKeys.ORIGINAL_CHANNEL_DIM: 0,
         ImageMetaKey.FILENAME_OR_OBJ: os.fspath(path),
         GEOMETRY: encode_geometry(cine.geometry, shape, plane),
@@ -54,7 +55,9 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
         **source_attributes(cine.source),
     }
     if cine.frame_times_s is not None:
-        meta["frame_times_s"] = np.asarray(cine.frame_times_s, np.float64)
+        times_s = np.asarray(cine.frame_times_s, np.float64)
+        # as text, times of cines of different length collate
+        meta["frame_times_s"] = torch.from_numpy(times_s.copy()) if layout == "THW" else json.dumps(times_s.tolist())
     return meta
 
 
@@ -179,6 +182,7 @@ def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db
     """
     meta = image.meta if isinstance(image, MetaTensor) else {}
     times = meta.get("frame_times_s")
+    times = json.loads(times) if isinstance(times, str) else times
     if times is not None and len(times) != len(frames):  # frames were picked since
         times = None
     try:
