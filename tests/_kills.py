@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -50,7 +51,9 @@ class Dehazer:
 
 module = sys.modules["usdehaze.dehazing.dehazer"] = ModuleType("usdehaze.dehazing.dehazer")
 module.Dehazer = SimpleNamespace(from_pretrained=Dehazer)
-sys.modules["usdehaze.cli.process"]._Worker._chunk = lambda *_: 2
+for name in ("io.dicom", "io.hdf5", "io.zea", "preview", "review"):  # what a run would import is there already
+    import_module(f"usdehaze.{name}")
+import_module("usdehaze.cli.process")._Worker._chunk = lambda *_: 2
 
 
 class Runs:

@@ -379,3 +379,34 @@ def test_a_long_cine_is_dehazed_a_few_frames_at_a_time(tmp_path, model):
     result = read_result(tmp_path / "scan.dehazed.h5")
     assert result.cine.source.first_frame == 5 and len(result.tissue) == 140
     assert np.array_equal(result.input, np.concatenate([c.frames for c in model.cines]))
+
+
+def test_files_of_another_run_beside_the_result_are_told(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    assert run("process", scan, "--preview", "gif").stderr == ""
+    assert run("process", scan, "--overwrite").stderr == ""  # the same run once more
+    done = run("process", scan, "--overwrite", "--seed", "1")
+    assert done.exit_code == 0 and done.stderr.count("\n") == 1
+    assert "scan.dehazed.h5: of another run are scan.dehazed.gif; make them again" in done.stderr
+    assert run("process", scan, "--overwrite", "--seed", "1", "--preview", "gif").stderr == ""
+
+
+def test_a_source_that_changes_while_it_is_dehazed_gives_no_result(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    other = write(tmp_path / "other.h5", {"x": fan_frames(3, seed=1)})
+    model.during = lambda: other.exists() and other.replace(scan)
+    failed(1, "process", scan, "--preview", "gif", names=["scan.h5: ", "while it was read"])
+    assert files_in(tmp_path) == ["scan.h5"]
+
+
+def test_a_page_that_cannot_be_made_does_not_cost_the_result(tmp_path, model, monkeypatch):
+    monkeypatch.setattr("usdehaze.review.page.MAX_PAGE_BYTES", 10)
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames()})
+    failed(1, "process", scan, "--review", names=["a page of 2 frames would be larger than"])
+    assert files_in(tmp_path) == ["scan.dehazed.h5", "scan.h5"]
+
+
+def test_max_memory_says_how_large_frames_may_be(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames(1, 1500, 1500)})
+    failed(1, "info", scan, "--max-memory", "0.125", names=["frames of 1500 x 1500", "at most 2097152", "--max-memory"])
+    assert run("info", scan).exit_code == 0

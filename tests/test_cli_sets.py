@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from _results import make_result
 from _scans import fan_frames, write
@@ -154,16 +153,6 @@ def test_a_source_that_was_touched_but_is_the_same_counts_as_the_same(tmp_path):
     with open_scan(path) as scan:
         os.utime(path, ns=(1, 1))
         scan.check_unchanged()
-
-
-def test_a_read_that_fails_says_that_the_file_was_cut_off_meanwhile(tmp_path):
-    noise = np.random.default_rng(0).integers(1, 255, (40, 256, 256)).astype(np.uint8)
-    path = write(tmp_path / "a.h5", {"x": noise})
-    with open_scan(path) as scan:
-        cut_off(path)
-        with pytest.raises(InputError, match="changed while it was read"):
-            for _ in scan.chunks(8):
-                pass
 
 
 def test_an_image_that_is_added_to_a_folder_or_changed_in_it_is_noticed(tmp_path):

@@ -32,7 +32,7 @@ def run_id(scan: Scan, result: Result) -> str:
     """
     source = scan.source
     values = {
-        **result.settings,
+        **{name: value for name, value in result.settings.items() if value is not None},  # as files keep them
         "version": result.usdehaze_version,
         "source": [source.sha256, source.dataset, source.units],
         "frames": [source.first_frame, scan.n_frames, *scan.shape],

@@ -19,6 +19,7 @@ from usdehaze.io.hdf5.geometry_group import write_geometry
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, SIMULATION_FORMAT
 from usdehaze.io.limits import check_memory
 from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
+from usdehaze.stopping import uninterrupted
 
 if TYPE_CHECKING:
     from usdehaze.simulate import SimulatedCine
@@ -54,7 +55,7 @@ def write_simulation(path: str | os.PathLike[str], simulated: SimulatedCine, ove
         "dynamic_range_db": float(simulated.dynamic_range_db),
         "seed": simulated.seed,
     }
-    with atomic(path, overwrite) as part, closing(Hdf5Output(part)) as output:
+    with atomic(path, overwrite) as part, uninterrupted(), closing(Hdf5Output(part)) as output:
         output.file.attrs.update(attributes)
         write_geometry(output.file, simulated.geometry, simulated.frame_times_s)
         for name, array in arrays.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from usdehaze.io import together
 from usdehaze.io.atomic import PartFile, writing
 from usdehaze.io.scan import Scan
+from usdehaze.stopping import uninterrupted
 
 if TYPE_CHECKING:
     from usdehaze.result import Result
@@ -46,7 +47,7 @@ class Sink(ABC):
 
     def append(self, result: Result) -> None:
         """Writes the next frames: ``result.cine``, ``tissue``, ``haze`` and ``std``, each ``(n, H, W)`` dB."""
-        with writing(self.path):
+        with uninterrupted(), writing(self.path):  # an exception inside the HDF5 library's own calls would crash it
             self._append(result)
         self.n_done += len(result.tissue)
 
@@ -66,14 +67,15 @@ class Sink(ABC):
         """Completes the file, still under its temporary name."""
         if self.n_done != self.scan.n_frames:
             raise RuntimeError(f"{self.n_done} of {self.scan.n_frames} frames written to {self.path.name}")
-        with writing(self.path):
+        with uninterrupted(), writing(self.path):
             self._close(complete=True)
 
     def discard(self) -> None:
         """Lets go of the file and removes it."""
-        with suppress(Exception):  # the error that brought us here is the one to tell
-            self._close(complete=False)
-        self.part.discard()
+        with uninterrupted():
+            with suppress(Exception):  # the error that brought us here is the one to tell
+                self._close(complete=False)
+            self.part.discard()
 
     def __enter__(self: _Self) -> _Self:
         self.claim()
@@ -144,8 +146,10 @@ class SinkSet:
         parts = [*(sink.part for sink in self.sinks), *self._more]
         self.scan.check_unchanged()
         together.prepare(parts)
-        self._claimed, self._more = [], []  # they stay, whatever happens now: the set is finished here or later
+        if len(parts) > 1:
+            self._claimed, self._more = [], []  # they stay, whatever happens now: the set is finished here or later
         together.commit(parts)
+        self._claimed = []
 
     def __enter__(self) -> SinkSet:
         try:

@@ -122,7 +122,7 @@ class SaveUltrasoundd(MapTransform):
             sinks: list[Sink] = [ResultWriter(path, scan, self.overwrite)]
             if is_dicom(tissue):
                 sinks += self._dicom_sinks(stem, result, tissue, stack)
-            files = stack.enter_context(SinkSet(sinks, scan))
+            files = stack.enter_context(SinkSet(sinks, sinks[-1].scan))
             files.append(result)
             files.finish()
             files.commit()

@@ -16,7 +16,7 @@ from pydicom.filereader import dcmread, read_file_meta_info
 from pydicom.filewriter import write_file_meta_info
 from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian
 
-from usdehaze.budget import spend
+from usdehaze.budget import spend, spending
 
 ELEMENT_BYTES = 2**10  # that an element or an item takes as an object
 SEQUENCE_BYTES = 200  # that a byte of a sequence takes once it is parsed, its smallest items being 8 bytes long
@@ -47,7 +47,7 @@ def read_meta(path: str | os.PathLike[str]) -> FileMetaDataset:
     Raises:
         InputError: it takes more than the file's budget. Whatever else pydicom raises is left as it is.
     """
-    with open(path, "rb") as file:
+    with spending(path), open(path, "rb") as file:
         file.seek(132)  # behind preamble and "DICM"
         while len(head := file.read(8)) == 8 and head[:2] == b"\2\0":
             spend(path, memory=ELEMENT_BYTES)

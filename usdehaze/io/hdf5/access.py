@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdehaze.budget import ADVICE, most_memory, spend
+from usdehaze.budget import ADVICE, most_memory, spend, spending
 from usdehaze.errors import InputError
 from usdehaze.io.formats import HDF5, format_of, kind_of
 from usdehaze.io.hdf5.heap_check import check_heaps
@@ -31,7 +31,7 @@ def open_h5(path: str | os.PathLike[str]) -> h5py.File:
     """
     if format_of(path) is not HDF5:
         raise InputError(path, f"is not an HDF5 file ({kind_of(path)})", "an HDF5 file")
-    with hdf5_errors(path):
+    with spending(path), hdf5_errors(path):
         check_heaps(path)
         return _open(path)
 

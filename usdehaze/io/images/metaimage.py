@@ -70,7 +70,7 @@ class MetaImage:
         self.width, self.height, *more = [*sides, 1][: max(3, len(sides))]
         long = [side for side in more if side != 1]
         if len(sides) < 2 or len(long) > 1 or min(self.width, self.height, *more) < 1 or self.channels not in (1, 3, 4):
-            found = f"{' x '.join(map(str, sides))} pixels, {self.channels} channels"
+            found = f"{' x '.join(map(str, sides[:6]))} pixels, {self.channels} channels"
             raise InputError(self.path, f"holds {found}", "width x height, or width x height x frames")
         if min(self.width, self.height) < MIN_SIDE:
             raise InputError(self.path, f"frames of {self.height} x {self.width}", f"at least {MIN_SIDE} x {MIN_SIDE}")
