@@ -16,7 +16,7 @@ from usdehaze.cli import main
 from usdehaze.cli.progress import frame_progress
 from usdehaze.io import read_truth, write_result
 
-COMMANDS = ["info", "process", "simulate", "tune", "validate"]
+COMMANDS = ["info", "process", "simulate", "tune", "validate", "verify"]
 
 
 def run(*args):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from _dicom import region, write_dicom
 from _scans import fan_frames, write
 from _tiny_priors import write_tiny_priors
-from monai.bundle import ConfigParser, run
+from monai.bundle import ConfigParser, run, verify_metadata
 
 from usdehaze import Dehazer, open_cine
 from usdehaze.io import read_result
@@ -58,6 +59,97 @@ def test_the_bundle_dehazes_a_folder(tmp_path, scans, options, capsys):
     run(config_file=str(CONFIG), dataset_dir=str(scans), output_dir=str(tmp_path / "out"), **chosen)
     check_results(tmp_path / "out", scans, chosen)
     assert f"scan-1.dcm -> {tmp_path / 'out' / 'scan-1.dehazed.h5'}" in capsys.readouterr().out
+
+
+def test_the_bundle_goes_on_after_a_bad_file_resumes_and_tells_every_file(tmp_path, scans, options, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for patient in ("a", "b"):
+        (folder / patient).mkdir(parents=True)
+        shutil.copy(scans / "scan-0.h5", folder / patient / "scan.h5")
+    (folder / "a" / "bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600))
+    shutil.copy(scans / "scan-1.dcm", folder / "c.dcm")
+
+    def go(**more):
+        run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options, **more)
+        return capsys.readouterr()
+
+    told = go()
+    made = ["a/scan.dehazed.h5", "b/scan.dehazed.h5", "c.dehazed.dcm", "c.dehazed.h5"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == made
+    assert all(str(out / name) in told.out for name in made)
+    assert "4 scans: 3 dehazed, 0 there already, 1 failed" in told.out
+    bad = [line for line in told.err.splitlines() if "bad.h5" in line]
+    assert len(bad) == 1 and "cannot be read as HDF5" in bad[0]
+
+    before = {name: (out / name).stat().st_mtime_ns for name in made}
+    (out / "c.dehazed.dcm").unlink()  # as a killed run leaves it
+    (out / "b" / "scan.dehazed.h5").unlink()
+    told = go(save_haze=True)
+    assert "4 scans: 2 dehazed, 1 there already, 1 failed" in told.out
+    assert (out / "c.dehazed.haze.dcm").is_file() and f"{out / 'c.dehazed.haze.dcm'}" in told.out
+    assert (out / made[0]).stat().st_mtime_ns == before[made[0]]
+    assert (out / made[1]).is_file() and (out / made[2]).is_file()
+    told = go(overwrite=True)
+    assert "3 dehazed, 0 there already" in told.out and (out / made[0]).stat().st_mtime_ns != before[made[0]]
+    with pytest.raises(RuntimeError) as caught:
+        go(raise_on_failure=True)
+    assert "1 failed" in str(caught.value.__cause__)
+
+
+def test_the_bundle_loses_no_result_to_another_scan_of_the_same_name(tmp_path, scans, options, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    shutil.copy(scans / "scan-0.h5", folder / "scan.h5")
+    shutil.copy(scans / "scan-1.dcm", folder / "scan.dcm")
+    with pytest.raises(RuntimeError):
+        run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
+    assert capsys.readouterr().err.count("as another scan") == 2 and not list(out.glob("*"))
+    (folder / "scan.dcm").unlink()
+    run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
+    shutil.copy(scans / "scan-1.dcm", folder / "scan.h5")
+    with pytest.raises(RuntimeError) as caught:
+        run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
+    assert "is the result of another scan" in str(caught.value.__cause__)
+
+
+def test_metadata_pass_monais_check(tmp_path):
+    """Against every key and type that MONAI's specification and its schemas, old and new, ask for; offline."""
+    pytest.importorskip("jsonschema", reason="verify_metadata needs jsonschema")
+    tensor = {
+        "type": "object",
+        "properties": {
+            **{key: {"type": "string"} for key in ("type", "format", "modality", "dtype")},
+            "num_channels": {"type": "integer"},
+            "spatial_shape": {"type": "array", "items": {"type": ["integer", "string"]}},
+            "value_range": {"type": "array", "items": {"type": "number"}},
+            "is_patch_data": {"type": "boolean"},
+            "channel_def": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+    tensor["required"] = list(tensor["properties"])
+    texts = ("schema", "version", "monai_version", "pytorch_version", "numpy_version", "name", "task", "description")
+    texts += ("authors", "authorship", "copyright", "data_source", "data_type", "dataset_dir", "image_classes")
+    texts += ("label_classes", "pred_classes", "intended_use")
+    objects = ("changelog", "required_packages_version", "optional_packages_version", "supported_apps", "eval_metrics")
+    ends = {"inputs": "image", "outputs": "pred"}
+    wanted = {
+        **{key: {"type": "string"} for key in texts},
+        **{key: {"type": "object"} for key in objects},
+        "references": {"type": "array"},
+        "network_data_format": {
+            "type": "object",
+            "properties": {end: {"properties": {key: tensor}, "required": [key]} for end, key in ends.items()},
+            "required": list(ends),
+        },
+    }
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps({"type": "object", "properties": wanted, "required": list(wanted)}))
+    verify_metadata(meta_file=str(CONFIG.parent / "metadata.json"), filepath=str(schema))
+    spoilt = json.loads((CONFIG.parent / "metadata.json").read_text())
+    spoilt["network_data_format"]["inputs"]["image"]["num_channels"] = "T"
+    (tmp_path / "spoilt.json").write_text(json.dumps(spoilt))
+    with pytest.raises(ValueError, match="is not of type 'integer'"):
+        verify_metadata(meta_file=str(tmp_path / "spoilt.json"), filepath=str(schema))
 
 
 def run_bundle(config, **words):
@@ -108,10 +200,10 @@ def test_a_bundle_of_monais_own_steps_reads_and_writes_by_dotted_name(tmp_path, 
 def test_the_bundles_options_are_those_it_hands_on():
     parser = ConfigParser()
     parser.read_config(str(CONFIG))
-    steps = parser["preprocessing"]["transforms"]
+    steps = [*parser["preprocessing"]["transforms"], parser["save"]]
     used = {str(value)[1:] for step in steps for value in step.values() if str(value).startswith("@")}
     plain = {key for key, value in parser.config.items() if not isinstance(value, dict | list) and key != "scans"}
-    assert used == plain - {"bundle_root", "dataset_dir", "_meta_"}
+    assert used == plain - {"bundle_root", "raise_on_failure", "_meta_"}
     meta = json.loads((CONFIG.parent / "metadata.json").read_text())
     assert {"version", "monai_version", "pytorch_version", "numpy_version", "network_data_format"} <= set(meta)
 

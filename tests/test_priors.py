@@ -115,6 +115,74 @@ def test_a_card_of_anything_else_is_refused_in_one_line(tmp_path, text):
         Prior.load(path, "tissue")
 
 
+def changed_card(path, **changes):
+    """Another card beside the same weights."""
+    side = path.with_suffix(".json")
+    side.write_text(json.dumps(json.loads(side.read_text()) | changes))
+
+
+def test_the_identity_covers_the_card_as_well_as_the_weights(tmp_path):
+    path = tmp_path / "p.safetensors"
+    prior = tiny()
+    prior.card |= {"training": {"steps": 3, "hours": 1.5, "date": "2026-01-01"}, "training_data": "none"}
+    prior.save(path)
+    written = path.with_suffix(".json").read_text()
+    first = Prior.load(path, "tissue")
+    assert first.sha256 == prior.sha256 and len(first.sha256) == 64 and first.weights_sha256 in written
+    names = {first.name}
+    for change in ({"data_std": 0.26}, {"data_mean": 0.31}, {"grid": [16, 32]}, {"training_data": "all"}, {"extra": 1}):
+        path.with_suffix(".json").write_text(written)
+        changed_card(path, **change)
+        names.add(Prior.load(path, "tissue").name)
+    assert len(names) == 6
+    path.with_suffix(".json").write_text(json.dumps(json.loads(written)))  # laid out anew
+    assert Prior.load(path, "tissue").name == first.name
+    for later in ({"bench": {"psnr": 3}}, {"training": {"steps": 3, "hours": 9.0, "date": "2027-01-01"}}):
+        changed_card(path, **later)  # neither decides anything
+        assert Prior.load(path, "tissue").name == first.name
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data_std": 0}, "data_std 0; expected a number from 1e-06 to 1"),
+        ({"data_std": 40.0}, "data_std 40"),
+        ({"data_std": float("nan")}, "data_std nan"),
+        ({"data_mean": float("inf")}, "data_mean inf"),
+        ({"data_mean": "0.3"}, "data_mean '0.3'"),
+        ({"data_mean": True}, "data_mean True"),
+        ({"data_mean": 10**400}, "data_mean 1000"),
+        ({"sigma_min": -1}, "sigma_min -1"),
+        ({"sigma_min": 5, "sigma_max": 1}, "sigma_min above sigma_max"),
+        ({"grid": [16]}, r"grid \[16\]; expected depth and angle"),
+        ({"grid": [16, 10**9]}, "grid"),
+        ({"grid": "16x16"}, "grid"),
+        ({"name": ""}, "name ''"),
+        ({"name": "a\x1b[2J"}, "name"),
+        ({"name": "x" * 5000}, "expected a line of at most 200 characters"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_values_of_a_card_that_cannot_be_are_refused_by_name(tmp_path, change, said):
+    path = tmp_path / "p.safetensors"
+    tiny().save(path)
+    changed_card(path, **change)
+    with pytest.raises(InputError, match=said) as caught:
+        Prior.load(path, "tissue")
+    assert str(caught.value).startswith("p.json: ") and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["data_mean", "data_std", "grid", "name"])
+def test_a_card_that_misses_a_value_says_which(tmp_path, key):
+    path = tmp_path / "p.safetensors"
+    tiny().save(path)
+    card = json.loads(path.with_suffix(".json").read_text())
+    del card[key]
+    path.with_suffix(".json").write_text(json.dumps(card))
+    with pytest.raises(InputError, match=f"a card without {key}"):
+        Prior.load(path, "tissue")
+
+
 def test_the_error_of_an_estimate_is_that_of_gaussian_data_of_the_priors_own_variance():
     # sigma^2 v / (sigma^2 + v) for v = 0.25^2; never the paper's minus, nor its v = 1.
     prior = Prior(FastUNet(channels=(8, 16)), dict(CARD))

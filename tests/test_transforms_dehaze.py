@@ -254,11 +254,31 @@ def test_a_polar_geometry_of_another_shape_is_refused(options):
         DehazeUltrasound(geometry=polar, **options)(rectangle())
 
 
-def test_misspelt_options_fail_at_once_and_bad_ones_on_first_use():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'step'"):
-        DehazeUltrasoundd("image", step=3)
-    with pytest.raises(UsdehazeError, match="no preset 'slow'"):
-        DehazeUltrasound(preset="slow")(rectangle())
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"step": 3}, "unexpected keyword argument 'step'"),
+        ({"preset": "slow"}, "no preset 'slow'"),
+        ({"steps": 0}, "steps and samples must be at least 1"),
+        ({"steps": "ten"}, "steps must be a whole number, found 'ten'"),
+        ({"samples": 2.5}, "samples must be a whole number"),
+        ({"caution": 1.5}, r"caution must lie in \[0, 1\], found 1.5"),
+        ({"strength": "half"}, r"strength must lie in \[0, 1\], found 'half'"),
+        ({"sigma_max": -1.0}, "noise levels must fall above 0"),
+        ({"device": "gpu"}, "no device 'gpu'"),
+        ({"precision": "fp8"}, "no precision 'fp8'"),
+        ({"batch_size": 0}, "batch size must be at least 1, or auto, found 0"),
+        ({"guidance": "magic"}, "no guidance 'magic'"),
+        ({"posterior": "nowhere.safetensors"}, "no such posterior"),
+        ({"dynamic_range_db": -60}, "dynamic range of -60 dB"),
+        ({"geometry": (1, 2)}, "geometry must be"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wrong_options_fail_in_the_constructor(wrong, said):
+    for transform in (DehazeUltrasound, functools.partial(DehazeUltrasoundd, "image")):
+        with pytest.raises((TypeError, ValueError, UsdehazeError), match=said):
+            transform(**wrong)
 
 
 def test_keys_are_checked(options):

@@ -132,14 +132,14 @@ def test_colour_stays_and_tissue_gets_darker(tmp_path, item, scan):
     assert (item["haze"][1, 30:40, 20:44] == -60).all() and (item["std"][1, 30:40, 20:44] == 0).all()
 
 
-def test_a_file_that_exists_is_kept_unless_told_otherwise(tmp_path, item):
+def test_a_file_that_exists_is_replaced_unless_told_otherwise(tmp_path, item):
     for writer, key in ((UltrasoundHDF5Writer, "result"), (UltrasoundDicomWriter, "tissue")):
         path = tmp_path / key
         path.write_text("mine")
         with pytest.raises(InputError, match="exists already"):
-            written(writer, item[key], path)
+            written(writer, item[key], path, overwrite=False)
         assert path.read_text() == "mine"
-        written(writer, item[key], path, overwrite=True)
+        written(writer, item[key], path)
         assert path.stat().st_size > 1000
 
 

@@ -14,6 +14,7 @@ TransferSyntax = Literal["explicit", "rle", "jpeg-ls", "j2k"]  # of DICOM result
 PreviewKind = Literal["mp4", "gif", "png"]
 PriorKind = Literal["tissue", "haze"]
 NetworkKind = Literal[PriorKind, "posterior"]
+Layout = Literal["THW", "1THW"]  # axes of frames in MONAI: frames as channels, or one channel whose first axis is time
 
 UNITS: tuple[Units, ...] = get_args(Units)
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -21,3 +22,4 @@ TRANSFER_SYNTAXES: tuple[TransferSyntax, ...] = get_args(TransferSyntax)
 PREVIEW_KINDS: tuple[PreviewKind, ...] = get_args(PreviewKind)
 PRIOR_KINDS: tuple[PriorKind, ...] = get_args(PriorKind)
 NETWORK_KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)

@@ -131,7 +131,8 @@ class Cine:
             raise ValueError(f"dynamic range must be positive, found {self.dynamic_range_db} dB")
         low, high = float(f.min()), float(f.max())
         if not (low >= -self.dynamic_range_db - 1e-3 and high <= 1e-3):  # also false for NaN
-            raise ValueError(f"frames must lie in [-{self.dynamic_range_db:g}, 0] dB, found [{low:g}, {high:g}]")
+            found = f"frames must lie in [-{self.dynamic_range_db:g}, 0] dB, found [{low:g}, {high:g}]"
+            raise ValueError(f"{found}; {_how_to_convert(low, high, self.dynamic_range_db)}")
         if self.tissue_mask is not None and self.tissue_mask.shape != f.shape:
             raise ValueError(f"tissue mask has shape {self.tissue_mask.shape}, the frames {f.shape}")
         if isinstance(self.geometry, Polar) and f.shape[1:] != (
@@ -139,6 +140,22 @@ class Cine:
             len(self.geometry.angles_rad),
         ):
             raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
+
+
+def _how_to_convert(low: float, high: float, span: float) -> str:
+    """What makes dB within ``[-span, 0]`` of frames whose smallest and largest values are these."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return (
+            f"background that is no number becomes the floor by np.nan_to_num(frames, nan={-span:g}, neginf={-span:g})"
+        )
+    if low >= 0 and high <= 255:
+        full_scale, divided = (1, "frames") if high <= 1 else (255, "frames / 255")
+        return f"grey levels of 0 to {full_scale} become dB by ({divided} - 1) * {span:g}"
+    if low >= 0:
+        return f"an envelope becomes dB by 20 * np.log10(frames / frames.max()), clipped to [{-span:g}, 0]"
+    if high <= 0:
+        return f"give a dynamic range of {-low:g} dB, or clip them: np.clip(frames, {-span:g}, 0)"
+    return f"of dB above another zero take off the largest, and clip: np.clip(frames - frames.max(), {-span:g}, 0)"
 
 
 def blocks(n_frames: int, most: int) -> Iterator[slice]:

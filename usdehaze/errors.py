@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
+
+from usdehaze.plain_text import capped
 
 
 class UsdehazeError(Exception):
@@ -20,15 +24,23 @@ class InputError(UsdehazeError):
     """
 
     def __init__(self, name: object, found: str, expected: str = "", advice: str = "") -> None:
-        text = f"{name}: {found}"
+        text = f"{name}: {capped(found)}"
         if expected:
-            text += f"; expected {expected}"
+            text += f"; expected {capped(expected)}"
         if advice:
-            text += f"; {advice}"
+            text += f"; {capped(advice)}"
         super().__init__(" ".join(text.split()))
 
     def __reduce__(self) -> tuple[Callable[..., InputError], tuple[type[InputError], str]]:
         return _rebuilt, (type(self), str(self))
+
+
+def foreign(error: BaseException) -> str:
+    """What is known of an error that is not ours: its kind and where it arose. Its text may quote a file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{type(error).__name__} ({error.strerror})"
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error).__name__ + (f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "")
 
 
 def _rebuilt(kind: type[InputError], text: str) -> InputError:

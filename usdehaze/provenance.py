@@ -74,6 +74,7 @@ FIELDS = (  # in the order in which they are shown
     Field("format", "", "result"),
     Field("format_version", "result format", "result"),
     Field("created", "result made", "result"),
+    Field("digest", "", "result"),  # of the file that it was in
     Field("run", "", "result"),  # which made the file, see usdehaze.io.runs
     Field("posterior", "learned posterior", "network"),
     Field("tissue_prior", "tissue prior", "network"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from usdehaze.cli.group import UsdehazeGroup, common_options
+from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
 from usdehaze.cli.process import process
 from usdehaze.cli.review import review
@@ -12,13 +12,14 @@ from usdehaze.cli.simulate import simulate
 from usdehaze.cli.train import train
 from usdehaze.cli.tune import tune
 from usdehaze.cli.validate import validate
+from usdehaze.cli.verify import verify
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         import usdehaze
 
-        click.echo(f"usdehaze {usdehaze.__version__}")
+        echo(f"usdehaze {usdehaze.__version__}")
         ctx.exit()
 
 
@@ -32,5 +33,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, review, simulate, train, tune, validate):
+for command in (info, process, review, simulate, train, tune, validate, verify):
     main.add_command(command)

@@ -11,7 +11,8 @@ import click
 
 from usdehaze import stopping
 from usdehaze.budget import max_memory
-from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError, foreign
+from usdehaze.plain_text import one_line, table_line
 
 DONE, SOME_FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -27,7 +28,7 @@ class Console:
     def say(self, message: str) -> None:
         """Prints a line for the user, unless ``--quiet``."""
         if not self.quiet:
-            click.echo(printable(message))
+            echo(message)
 
     def note(self, message: str) -> None:
         """A line on stderr, unless ``--quiet``."""
@@ -38,9 +39,8 @@ class Console:
         """One line on stderr, which names the scan at fault; with ``--debug`` the traceback before it."""
         stopping.check()
         if self.debug:
-            import traceback
-
-            traceback.print_exception(error, file=sys.stderr)
+            for line in traceback_of(error):
+                click.echo(table_line(line), err=True)
         complain(describe(error, scan))
 
 
@@ -53,18 +53,37 @@ def describe(error: Exception, scan: object = None) -> str:
     elif isinstance(error, MemoryError):
         message = "not enough memory; take part of the frames with --frames"
     else:
-        message = f"unexpected {type(error).__name__}: {error}; see where with --debug"
+        message = f"unexpected {foreign(error)}; see where with --debug"
     return message if scan is None else f"{scan}: {message}"
 
 
 def complain(message: str) -> None:
     """One line on stderr."""
-    click.echo("usdehaze: " + printable(message), err=True)
+    click.echo("usdehaze: " + one_line(message), err=True)
 
 
-def printable(message: str) -> str:
-    """One line without control characters: names in files may hold anything, terminal commands included."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+def echo(line: str) -> None:
+    """One line on stdout, without control characters; blanks stay, as a table needs them."""
+    click.echo(table_line(line))
+
+
+def traceback_of(error: BaseException) -> list[str]:
+    """Lines of a traceback, causes first. Of errors that are not ours their text is left out: it may quote a file."""
+    import traceback
+
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    lines: list[str] = []
+    for link in reversed(chain):
+        lines.append("Traceback (most recent call last):")
+        lines += [line for entry in traceback.format_tb(link.__traceback__) for line in entry.rstrip().split("\n")]
+        kind = type(link)
+        text = f": {link}" if isinstance(link, UsdehazeError) else ""
+        lines.append(f"{kind.__module__}.{kind.__qualname__}{text}")
+    return lines
 
 
 def common_options(command: _Command) -> _Command:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, printable
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, echo
 from usdehaze.cli.options import reading_options, take_reading
 from usdehaze.notes import in_full
+from usdehaze.plain_text import brief
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,9 +47,9 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
             console.report(error, scan)
             failed += 1
             continue
-        click.echo(printable(str(scan)))
+        echo(str(scan))
         for label, value in lines:
-            click.echo(f"  {label + ':':<15}{value}")
+            echo(f"  {label + ':':<15}{value}")
     if Path(file).is_dir():
         console.say(f"{len(scans)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)
@@ -66,7 +67,7 @@ def describe_file(path: Path, reading: Reading) -> list[tuple[str, str]]:
     with open_scan(path, reading) as scan:
         for _ in scan.chunks(1):
             pass
-        return [("layout", scan.source.layout), ("dataset", scan.source.dataset), *_lines(scan)]
+        return [("layout", scan.source.layout), ("dataset", brief(scan.source.dataset)), *_lines(scan)]
 
 
 def _describe_result(path: Path) -> list[tuple[str, str]]:
@@ -79,8 +80,8 @@ def _describe_result(path: Path) -> list[tuple[str, str]]:
                 frames[frame]  # reads and checks
         source = stored.cine.source
         told = (*describe(stored.settings, "setting"), *describe(stored.settings, "network"))
-        made_with = [(field.name, words) for field, words in told] + [("created", stored.created or "unknown")]
-        made_from = [("layout", "usdehaze result"), ("made from", f"{source.name}, {source.dataset}")]
+        made_with = [*((f.name, brief(words)) for f, words in told), ("created", brief(stored.created or "unknown"))]
+        made_from = [("layout", "usdehaze result"), ("made from", f"{brief(source.name)}, {brief(source.dataset)}")]
         return [*made_from, *_lines(stored.cine), *made_with]
 
 
@@ -92,7 +93,7 @@ def _lines(scan: Scan) -> list[tuple[str, str]]:
         *_geometry_lines(scan.geometry),
         ("dynamic range", f"{scan.dynamic_range_db:g} dB"),
         ("frame rate", _frame_rate(scan.frame_times_s)),
-        ("units", scan.source.units),
+        ("units", brief(scan.source.units)),
         *(("assumption", in_full(note)) for note in scan.source.assumptions),
     ]
 

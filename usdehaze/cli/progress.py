@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import click
 
+from usdehaze.plain_text import one_line
+
 
 @contextmanager
 def frame_progress(label: str, n_frames: int, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
@@ -22,7 +24,7 @@ def frame_progress(label: str, n_frames: int, quiet: bool) -> Iterator[Callable[
         return f"{done / max(time.monotonic() - started, 1e-6):.2f} frames/s" if done else ""
 
     with click.progressbar(
-        length=n_frames, label=label, file=sys.stderr, show_pos=True, show_eta=True, item_show_func=rate
+        length=n_frames, label=one_line(label), file=sys.stderr, show_pos=True, show_eta=True, item_show_func=rate
     ) as bar:
 
         def update(done: int, total: int) -> None:
@@ -45,6 +47,6 @@ def step_progress(
         return f"{figure} {value:.4f}" if value is not None else ""
 
     with click.progressbar(
-        length=n_steps, label=label, file=sys.stderr, show_pos=True, show_eta=True, item_show_func=tell
+        length=n_steps, label=one_line(label), file=sys.stderr, show_pos=True, show_eta=True, item_show_func=tell
     ) as bar:
         yield lambda step, value: bar.update(step - bar.pos, current_item=value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, console_of
+from usdehaze.cli.group import common_options, complain, console_of
 from usdehaze.cli.options import FrameRange, region_options
 from usdehaze.cli.progress import frame_progress
 
@@ -61,6 +61,7 @@ def review(
             show_source_name=show_source_name,
             with_screen=with_screen,
             progress=progress,
+            tell=lambda doubt: complain(f"{result}: {doubt}"),
         )
     console.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_page and _has_browser():

@@ -19,6 +19,7 @@ from usdehaze.cli.group import INTERRUPTED, Console, common_options, console_of
 from usdehaze.cli.options import SEED, Device, Number, reading_options, take_reading
 from usdehaze.cli.progress import step_progress
 from usdehaze.errors import UsdehazeError
+from usdehaze.plain_text import one_line
 
 if TYPE_CHECKING:
     import torch
@@ -266,7 +267,7 @@ class _Run:
             with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
                 log.write(line + "\n")
             if progress is None and not self.console.quiet:
-                click.echo(line, err=True)
+                click.echo(one_line(line), err=True)
 
         return tell
 

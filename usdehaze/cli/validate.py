@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, console_of
+from usdehaze.cli.group import common_options, console_of, echo
 from usdehaze.cli.options import region_options
 
 _PATH = click.Path(path_type=Path)
@@ -59,6 +59,6 @@ def validate(
         raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
     quiet = console_of(ctx).quiet
     code = run(
-        list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, click.echo, labels, margin_px, truth, with_screen
+        list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, echo, labels, margin_px, truth, with_screen
     )
     ctx.exit(code)

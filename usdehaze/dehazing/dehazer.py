@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from usdehaze.choices import PRECISIONS, Precision
 from usdehaze.cine import Cine, blocks
 from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
-from usdehaze.dehazing.device import find_device, jobs_at_once, run_jobs
+from usdehaze.dehazing.device import check_device_name, find_device, jobs_at_once, run_jobs
 from usdehaze.dehazing.masking import joined, keep_what_is_no_tissue
 from usdehaze.dehazing.registry import LEARNED, ObservationEntry, RuleEntry, SamplerEntry, name_of
 from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Preset, Settings, preset_with, settings_of
@@ -25,9 +25,13 @@ from usdehaze.diffusion.observation import Observation
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import Mapper, ModelGrid, make_mapper
 from usdehaze.geometry.screen import images_of
+from usdehaze.priors.files import find_weights
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.result import Result
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Draw = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
 INTERVAL = (0.025, 0.975)
@@ -95,13 +99,10 @@ class Dehazer:
         self.chain: Chain = (
             LearnedChain(model) if isinstance(model, LearnedPosterior) else GuidedChain(model, self.haze)
         )
-        if precision not in PRECISIONS:
-            raise UsdehazeError(f"no precision {precision!r}; there are {', '.join(PRECISIONS)}")
-        self.precision: Precision = precision
+        self.precision = check_precision(precision)
         self.grid = ModelGrid(*model.card["grid"])
+        check_batch_size(batch_size)
         self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
-        if self.batch_size < 1:
-            raise UsdehazeError(f"batch size must be at least 1, found {batch_size}")
 
     @classmethod
     def from_pretrained(
@@ -241,6 +242,40 @@ class Dehazer:
         places = (self.settings.caution, *(INTERVAL if weights is not None else ()))
         gain, *ends = quantiles(gains, places, weights)
         return Split(gain, quantiles(level, (0.5,))[0], spread(gains, weights), torch.stack(ends) if ends else None)
+
+
+def check_options(**options: Unpack[DehazerOptions]) -> Settings:
+    """The settings that options of `Dehazer.from_pretrained` come to, once it is sure that they can be used.
+
+    Nothing is loaded; whether a device is there is not asked, since the work may be done elsewhere.
+
+    Raises:
+        InputError: no file of a prior or posterior that is named.
+        UsdehazeError: see `Dehazer.from_pretrained`.
+    """
+    settings = settings_of(**options)
+    check_device_name(options.get("device", "auto"))
+    check_precision(options.get("precision", "fp32"))
+    check_batch_size(options.get("batch_size", "auto"))
+    for which in (options.get("tissue_prior"), options.get("haze_prior")):
+        if which:
+            find_weights(which, "prior")
+    if posterior := options.get("posterior"):
+        find_weights(posterior, "posterior")
+    return settings
+
+
+def check_precision(precision: str) -> Precision:
+    """The precision itself; a `UsdehazeError` where there is none of that name."""
+    if precision not in PRECISIONS:
+        raise UsdehazeError(f"no precision {precision!r}; there are {', '.join(PRECISIONS)}")
+    return precision
+
+
+def check_batch_size(batch_size: int | str) -> None:
+    """Raises a `UsdehazeError` for what is neither "auto" nor a whole number of frames."""
+    if batch_size != "auto" and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
+        raise UsdehazeError(f"batch size must be at least 1, or auto, found {batch_size!r}")
 
 
 @dataclass(frozen=True)

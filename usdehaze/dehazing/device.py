@@ -21,19 +21,25 @@ def find_device(name: str) -> torch.device:
     Raises:
         UsdehazeError: another name, or a device that is not there.
     """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N") from None
-    if device.type not in ("cpu", "cuda"):
-        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
+    check_device_name(name)
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsdehazeError(
             f"device {name} is not there: {torch.cuda.device_count()} CUDA devices found; use --device cpu"
         )
     return device
+
+
+def check_device_name(name: str) -> None:
+    """Raises a `UsdehazeError` for what is not the name of a device, there or not."""
+    if name == "auto":
+        return
+    try:
+        known = torch.device(name).type in ("cpu", "cuda")
+    except (RuntimeError, TypeError):
+        known = False
+    if not known:
+        raise UsdehazeError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
 
 
 def jobs_at_once(device: torch.device) -> int:

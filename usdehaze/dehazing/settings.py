@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from usdehaze.dehazing.registry import (
@@ -75,14 +77,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         rule, observation, sampler = self.rule, observation_entry(self.observation), sampler_entry(self.sampler)
+        for number in ("steps", "samples", "seed"):
+            if isinstance(value := getattr(self, number), bool) or not isinstance(value, Integral):
+                raise UsdehazeError(f"{number} must be a whole number, found {value!r}")
         if self.steps < 1 or self.samples < 1 or self.seed < 0:
             raise UsdehazeError(
                 "steps and samples must be at least 1 and seed at least 0, "
                 f"found {self.steps}, {self.samples} and {self.seed}"
             )
         for share in ("strength", "caution"):
-            if not 0 <= getattr(self, share) <= 1:
-                raise UsdehazeError(f"{share} must lie in [0, 1], found {getattr(self, share)}")
+            if not isinstance(value := getattr(self, share), Real) or not 0 <= float(value) <= 1:
+                raise UsdehazeError(f"{share} must lie in [0, 1], found {value!r}")
+        if not 0 < self.sigma_min <= self.sigma_max < math.inf:
+            raise UsdehazeError(f"noise levels must fall above 0, found {self.sigma_max} to {self.sigma_min}")
         if rule is None:
             return
         name = name_of(self.guidance)

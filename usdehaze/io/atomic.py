@@ -7,11 +7,12 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from usdehaze.errors import InputError
+from usdehaze.io.permissions import Permissions
 from usdehaze.stopping import uninterrupted
 
 try:
@@ -53,6 +54,14 @@ class PartFile:
     name; the lock dies with the process, so that the next run takes the part file over. Where the file system cannot
     lock, the part file has a name of its own for every run.
 
+    A file that is replaced leaves its permissions to the new one. Else whoever may not read every one of the sources
+    may not read what is made from them either.
+
+    Args:
+        target: the final name.
+        overwrite: replace a file that exists.
+        sources: files and folders that it is made from; those that are not there are passed over.
+
     Attributes:
         target: the final name.
         path: where to write meanwhile.
@@ -61,9 +70,15 @@ class PartFile:
         InputError: see `check_target`; and where another run is writing the same file.
     """
 
-    def __init__(self, target: str | os.PathLike[str], overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        target: str | os.PathLike[str],
+        overwrite: bool = False,
+        sources: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
         self.target, self.overwrite = Path(target), overwrite
         check_target(self.target, overwrite)
+        self._permissions = Permissions(self.target, sources)
         self.path = part_name(self.target)
         self._made: list[Path] = []
         self._lock: int | None = None
@@ -86,6 +101,7 @@ class PartFile:
     def prepare(self) -> None:
         """Makes sure that the file is safe on disk and may have its name."""
         with writing(self.target):
+            self._permissions.give(self.path)
             sync(self.path)
             check_target(self.target, self.overwrite)
 
@@ -111,7 +127,7 @@ class PartFile:
         """File descriptor that holds the lock, or None where there is no lock to be had."""
         while fcntl is not None:
             try:
-                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, self._permissions.most)
             except PermissionError:
                 if not self.path.exists():
                     raise
@@ -120,6 +136,7 @@ class PartFile:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self.path.exists() and os.path.samestat(os.fstat(handle), self.path.stat()):
                     os.ftruncate(handle, 0)
+                    self._permissions.limit(handle)
                     return handle
                 os.close(handle)  # the run that had it moved it into place between the two calls
             except BlockingIOError as error:
@@ -132,7 +149,7 @@ class PartFile:
                     self.path.unlink(missing_ok=True)
                 break
         self.path = part_name(self.target, f".{secrets.token_hex(4)}")
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, self._permissions.most))
         return None
 
     def release(self) -> None:
@@ -161,13 +178,15 @@ def busy(target: Path) -> InputError:
 
 
 @contextmanager
-def atomic(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
+def atomic(
+    path: str | os.PathLike[str], overwrite: bool = False, sources: Iterable[str | os.PathLike[str]] = ()
+) -> Iterator[Path]:
     """Yields a temporary name in the folder of ``path``; moved into place at the end, removed when anything fails.
 
     Raises:
         InputError: see `PartFile`; also a full disk and every other error of the operating system.
     """
-    part = PartFile(path, overwrite)
+    part = PartFile(path, overwrite, sources)
     try:
         with writing(part.target):
             yield part.path

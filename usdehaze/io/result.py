@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
+
 from usdehaze.budget import spending
+from usdehaze.io.digest import ATTRIBUTE as ATTRIBUTE_OF_DIGEST
+from usdehaze.io.digest import Content, digest_of
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.hdf5.access import attributes, hdf5_errors, open_h5
 from usdehaze.io.hdf5.geometry_group import write_geometry
@@ -31,6 +35,7 @@ class ResultWriter(Sink):
     """
 
     _output: Hdf5Output | None = None
+    _contents: dict[str, Content]
 
     def _append(self, result: Result) -> None:
         arrays = {"tissue": result.tissue, "haze": result.haze, "input": result.cine.frames}
@@ -46,19 +51,32 @@ class ResultWriter(Sink):
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
                 create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
+            self._contents = {name: Content(np.dtype(np.float32)) for name in arrays}
         for name, array in arrays.items():
             self._output.file[name][self.n_done : self.n_done + len(array)] = array
+            self._contents[name].add(array)
         self._output.check()
 
     def _close(self, complete: bool) -> None:
-        if self._output is not None:
-            self._output.close()
+        if self._output is None:
+            return
+        if complete:
+            self._output.check()
+            known = {name: content.hexdigest() for name, content in self._contents.items()}
+            self._output.file.attrs[ATTRIBUTE_OF_DIGEST] = digest_of(self._output.file, self.path, known)
+        self._output.close()
 
 
 def file_attributes(result: Result) -> dict[str, Any]:
     """The root attributes of a result's file: what it says about itself, and which format that is in."""
-    created = result.created or datetime.now(timezone.utc).isoformat(timespec="seconds")
+    created = result.created or now_utc().isoformat(timespec="seconds")
     return {**result.attrs, "format": RESULT_FORMAT, "format_version": FORMAT_VERSION, "created": created}
+
+
+def now_utc() -> datetime:
+    """The time in UTC; the one that ``SOURCE_DATE_EPOCH`` names (s since 1970), for files that come out the same."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(epoch), timezone.utc) if epoch.isdigit() else datetime.now(timezone.utc)
 
 
 def write_result(path: str | os.PathLike[str], result: Result, overwrite: bool = False) -> None:

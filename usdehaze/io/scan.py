@@ -115,10 +115,10 @@ def check_image(frame_db: np.ndarray, where: str, path: object) -> None:
 
 
 class CineScan(Scan):
-    """A cine in memory as a scan."""
+    """A cine in memory as a scan; ``path`` is where it was read from, by default the name that its source has."""
 
-    def __init__(self, cine: Cine) -> None:
-        self.path = Path(cine.source.name)
+    def __init__(self, cine: Cine, path: Path | None = None) -> None:
+        self.path = path or Path(cine.source.name)
         self.n_frames, *size = cine.frames.shape
         self.shape = (size[0], size[1])
         self.geometry, self.dynamic_range_db = cine.geometry, cine.dynamic_range_db

@@ -61,7 +61,7 @@ class Sink(ABC):
 
     def claim(self) -> None:
         """Claims the name."""
-        self.part = PartFile(self.path, self.overwrite)
+        self.part = PartFile(self.path, self.overwrite, [self.scan.path])
 
     def finish(self) -> None:
         """Completes the file, still under its temporary name."""
@@ -128,7 +128,7 @@ class SinkSet:
         Raises:
             InputError: it cannot be written, or what ``write`` raises; the set is then without it.
         """
-        part = PartFile(path, overwrite)
+        part = PartFile(path, overwrite, [self.scan.path])
         try:
             with writing(path):
                 write(part.path)

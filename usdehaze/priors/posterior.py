@@ -38,11 +38,11 @@ class LearnedPosterior(nn.Module):
         super().__init__()
         self.network = network
         self.card = card
-        self.sha256 = ""
+        self.sha256 = self.weights_sha256 = ""
 
     @property
     def name(self) -> str:
-        """Name and hash, as a result file quotes them."""
+        """Name, and hash of card and weights together, as a result file quotes them."""
         return f"{self.card['name']} sha256:{self.sha256}"
 
     @property
@@ -101,7 +101,7 @@ class LearnedPosterior(nn.Module):
         Raises:
             InputError: they cannot be written.
         """
-        self.sha256 = save_card(path, self.network, self.card | {"kind": "posterior"})
+        self.weights_sha256, self.sha256 = save_card(path, self.network, self.card | {"kind": "posterior"})
 
     @staticmethod
     def load(which: str | Path) -> LearnedPosterior:
@@ -113,9 +113,9 @@ class LearnedPosterior(nn.Module):
         Raises:
             InputError: no such file, a card that is missing or of a prior, weights that do not fit their hash.
         """
-        network, card, digest = load_card(which, "posterior")
+        network, card, hashes = load_card(which, "posterior")
         posterior = LearnedPosterior(network, card)
-        posterior.sha256 = digest
+        posterior.weights_sha256, posterior.sha256 = hashes
         return posterior.eval().requires_grad_(False)
 
 

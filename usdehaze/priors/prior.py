@@ -36,14 +36,14 @@ class Prior(nn.Module):
         super().__init__()
         self.network = network
         self.card = card
-        self.sha256 = ""
+        self.sha256 = self.weights_sha256 = ""
         self.parametrisation = str(card.get("parametrisation", "denoiser"))
         if self.parametrisation not in PARAMETRISATIONS:
             raise ValueError(f"parametrisation must be one of {PARAMETRISATIONS}, found {self.parametrisation!r}")
 
     @property
     def name(self) -> str:
-        """Name and hash, as a result file quotes them."""
+        """Name, and hash of card and weights together, as a result file quotes them."""
         return f"{self.card['name']} sha256:{self.sha256}"
 
     @property
@@ -119,7 +119,7 @@ class Prior(nn.Module):
         Raises:
             InputError: they cannot be written.
         """
-        self.sha256 = save_card(path, self.network, self.card)
+        self.weights_sha256, self.sha256 = save_card(path, self.network, self.card)
 
     @staticmethod
     def load(which: str | Path, kind: PriorKind) -> Prior:
@@ -132,12 +132,12 @@ class Prior(nn.Module):
         Raises:
             InputError: no such file, a card that is missing or of another kind, weights that do not fit their hash.
         """
-        network, card, digest = load_card(which, kind)
+        network, card, hashes = load_card(which, kind)
         try:
             prior = Prior(network, card)
         except ValueError as error:
             raise InputError(Path(which).name, f"not a usable prior ({type(error).__name__})") from error
-        prior.sha256 = digest
+        prior.weights_sha256, prior.sha256 = hashes
         return prior.eval().requires_grad_(False)
 
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
 from usdehaze.io.atomic import atomic, check_target
 from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
+from usdehaze.io.doubts import doubts_of
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.runs import MARK
@@ -64,6 +65,7 @@ def build_review(
     show_source_name: bool = False,
     with_screen: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Builds the page of one result. Frames are read one at a time.
 
@@ -78,6 +80,7 @@ def build_review(
         show_source_name: print the source's file name and dataset, which may name a patient; the hash is always there.
         with_screen: show what the screen has around the images, names perhaps; it is black by default.
         progress: called with (frames done, frames).
+        tell: called with every sentence of `usdehaze.io.doubts.doubts_of`; the page has them too.
 
     Returns:
         ``out_path``.
@@ -87,10 +90,14 @@ def build_review(
     """
     out_path = Path(out_path)
     check_target(out_path, overwrite)
-    with atomic(out_path, overwrite) as part:
+    doubts = doubts_of(result_path)
+    for doubt in doubts:
+        if tell is not None:
+            tell(doubt)
+    with atomic(out_path, overwrite, [result_path]) as part:
         write_page(
             result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
-            show_source_name=show_source_name, with_screen=with_screen, progress=progress,
+            show_source_name=show_source_name, with_screen=with_screen, progress=progress, doubts=doubts,
         )  # fmt: skip
     return out_path
 
@@ -106,15 +113,16 @@ def write_page(
     show_source_name: bool = False,
     with_screen: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    doubts: Sequence[str] = (),
 ) -> None:
-    """Writes the page of one result to ``path`` as it is; arguments and errors as of `build_review`."""
+    """Writes the page of one result to ``path`` as it is, with what is to be doubted of it; see `build_review`."""
     with open_result(result_path) as result:
         chosen = range(*(frames or slice(None)).indices(result.cine.n_frames))
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            _write(file, result, regions, chosen, show_source_name, with_screen, progress)
+            _write(file, result, regions, chosen, show_source_name, with_screen, progress, doubts)
 
 
 def _read_regions(
@@ -139,6 +147,7 @@ def _write(
     show_source_name: bool,
     with_screen: bool,
     progress: Callable[[int, int], None] | None,
+    doubts: Sequence[str],
 ) -> None:
     """The template with its gaps filled; the frames come before the data that are known after them."""
     parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
@@ -153,6 +162,7 @@ def _write(
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
     planes = _write_frames(file, result, regions, chosen, figures, with_screen, progress)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
+    page["provenance"] += [["to be doubted", doubt] for doubt in doubts]
     file.write(middle)
     file.write(f'<script type="application/json" id="metrics-json">{_json(figures.metrics())}</script>\n')
     file.write(f'<script type="application/json" id="page-json">{_json(page)}</script>')

@@ -224,7 +224,7 @@ def _settings(recipe: Recipe, source: FrameSource, prior: Model, begin_with: Mod
     """What a checkpoint must agree with to be gone on from. Not the steps: a run may be made longer."""
     settings = {**asdict(recipe), "grid": list(recipe.grid), "config": prior.network.config}
     del settings["steps"]
-    return settings | {"data": source.fingerprint, "from": begin_with.sha256 if begin_with else None}
+    return settings | {"data": source.fingerprint, "from": begin_with.weights_sha256 if begin_with else None}
 
 
 def _batch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,27 +12,25 @@ import torch
 from monai.config import KeysCollection, NdarrayOrTensor
 from monai.data import MetaTensor
 from monai.transforms import MapTransform, Transform
-from monai.utils import TransformBackends, convert_data_type, convert_to_dst_type, ensure_tuple_rep
+from monai.utils import TransformBackends, convert_to_dst_type, ensure_tuple_rep
 
-from usdehaze.cine import Cartesian, Geometry
-from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions
-from usdehaze.dehazing.settings import settings_of
+from usdehaze.cine import Cartesian, Geometry, Polar
+from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions, check_options
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.transforms.meta import cine_of, geometry_in, name_of
-from usdehaze.transforms.result import mark_estimate
+from usdehaze.transforms.layout import is_cine
+from usdehaze.transforms.meta import GEOMETRY, cine_of, dynamic_range_of, geometry_in, name_of
+from usdehaze.transforms.result import array_of, mark_estimate
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-DEFAULT_DYNAMIC_RANGE_DB = 60.0
-
 
 class DehazeUltrasound(Transform):
-    """Takes the haze off ultrasound frames: ``(T, H, W)`` dB -> tissue ``(T, H, W)`` dB.
+    """Takes the haze off ultrasound frames: ``(T, H, W)`` dB -> tissue ``(T, H, W)`` dB, or ``(1, T, H, W)`` likewise.
 
-    What comes back has the type, device and metadata of the input (float32 where the input is not floating point), and
-    the values of ``Dehazer.dehaze``: deterministic, whatever the batch size or the number of workers. The metadata of a
+    What comes back has the layout, type, device and metadata of the input (float32 where that is not floating point),
+    and the values of ``Dehazer.dehaze``: deterministic, whatever batch size or number of workers. The metadata of a
     MetaTensor gain ``usdehaze``, the settings that made it, ``usdehaze_version``, ``estimate``, which of the images it
     is, and the ``geometry`` that was used. Pixels that the metadata know to hold no grey tissue stay bit for bit.
 
@@ -43,6 +42,10 @@ class DehazeUltrasound(Transform):
        that moves pixels and tells the affine nothing, such as an elastic deformation, cannot be noticed.)
     3. the sector finder, on the frames themselves; where it finds none, they are taken as a rectangle: rows near to
        far, columns across the beams.
+
+    Frames without metadata are taken as 60 dB without colour or other regions, and that is a warning: MONAI's
+    ``PersistentDataset`` and ``set_track_meta(False)`` take metadata away that decide values. Say both
+    ``dynamic_range_db`` and ``geometry`` where the frames never had any. (`DehazeUltrasoundd` refuses tensors without.)
 
     Args:
         dehazer: a Dehazer of one's own. By default one is made by ``Dehazer.from_pretrained(**options)`` on first use
@@ -57,8 +60,10 @@ class DehazeUltrasound(Transform):
             device, batch_size, tissue_prior, haze_prior, ...
 
     Raises:
-        TypeError: an option that ``from_pretrained`` does not know, or options beside a ``dehazer``.
-        UsdehazeError: ``return_std`` with one sample; when first called, options that cannot be used.
+        TypeError, ValueError: an option that ``from_pretrained`` does not know, options beside a ``dehazer``, a
+            geometry or dynamic range that is none.
+        UsdehazeError: ``return_std`` with one sample, or options that cannot be used; when first called, a device that
+            is not there or weights that do not fit their card.
         InputError: when called, for frames that are not 3-D, hold NaN or values outside ``[-dynamic_range_db, 0]``, or
             whose geometry no longer fits.
 
@@ -70,6 +75,7 @@ class DehazeUltrasound(Transform):
     """
 
     backend = [TransformBackends.TORCH, TransformBackends.NUMPY]  # noqa: RUF012 (MONAI's convention)
+    _stacklevel = 2  # whom a warning is for: the caller
 
     def __init__(
         self,
@@ -83,12 +89,12 @@ class DehazeUltrasound(Transform):
         inspect.signature(Dehazer.from_pretrained).bind(**options)  # a misspelt option fails here, not in a worker
         if dehazer is not None and options:
             raise TypeError(f"options {', '.join(options)} have no effect on a dehazer that is made already")
-        if isinstance(geometry, str) and geometry != "find":
+        if geometry not in (None, "find") and not isinstance(geometry, Polar | Cartesian):
             raise ValueError(f'geometry must be "find", a geometry, or None, found {geometry!r}')
-        if return_std:
-            samples = (settings_of(**options) if dehazer is None else dehazer.settings).samples
-            if samples < 2:
-                raise UsdehazeError(f"a deviation over posterior samples needs samples of at least 2, found {samples}")
+        check_dynamic_range(dynamic_range_db)
+        samples = (check_options(**options) if dehazer is None else dehazer.settings).samples
+        if return_std and samples < 2:
+            raise UsdehazeError(f"a deviation over posterior samples needs samples of at least 2, found {samples}")
         self.geometry = geometry
         self.dynamic_range_db = dynamic_range_db
         self.return_haze = return_haze
@@ -112,18 +118,20 @@ class DehazeUltrasound(Transform):
     def __call__(self, img: NdarrayOrTensor) -> Any:
         """
         Args:
-            img: ``(T, H, W)`` dB in ``[-dynamic_range_db, 0]``; MetaTensor, Tensor or ndarray.
+            img: ``(T, H, W)`` or ``(1, T, H, W)`` dB in ``[-dynamic_range_db, 0]``; MetaTensor, Tensor or ndarray.
 
         Returns:
-            Tissue, or the tuple asked for, each ``(T, H, W)`` dB.
+            Tissue, or the tuple asked for, each of the shape of ``img``, dB.
         """
-        if not isinstance(img, np.ndarray | torch.Tensor) or img.ndim != 3:
+        if not is_cine(img):
             found = f"shape {tuple(img.shape)}" if hasattr(img, "shape") else type(img).__name__
-            raise InputError(name_of(img), found, "an array or tensor (T, H, W), frames on the channel axis")
-        meta = img.meta if isinstance(img, MetaTensor) else {}
-        known_range_db = meta.get("dynamic_range_db", DEFAULT_DYNAMIC_RANGE_DB)
-        span = float(known_range_db if self.dynamic_range_db is None else self.dynamic_range_db)
-        frames = convert_data_type(img, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+            raise InputError(
+                name_of(img), found, "an array or tensor (T, H, W), frames on the channel axis, or (1, T, H, W)"
+            )
+        missing = self.unknown_of(img)
+        if missing:
+            warnings.warn(f"{name_of(img)} without metadata: {missing} assumed", stacklevel=self._stacklevel)
+        span, frames = dynamic_range_of(img, self.dynamic_range_db), array_of(img)
         cine = cine_of(img, frames, self._geometry_of(img, frames, span), span)
         result = self.dehazer.dehaze(cine)
         outputs = {"tissue": result.tissue}
@@ -133,11 +141,22 @@ class DehazeUltrasound(Transform):
             outputs["tissue_std"] = result.std
         floating = torch.is_floating_point(img) if isinstance(img, torch.Tensor) else img.dtype.kind == "f"
         dtype = None if floating else torch.float32
-        converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in outputs.values()]
+        arrays = [array if img.ndim == 3 else array[None] for array in outputs.values()]
+        converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in arrays]
         for estimate, image in zip(outputs, converted, strict=True):
             if isinstance(image, MetaTensor):
                 mark_estimate(image, estimate, result)
         return converted[0] if len(converted) == 1 else tuple(converted)
+
+    def unknown_of(self, img: NdarrayOrTensor) -> str:
+        """What decides values and neither the metadata of ``img`` nor the arguments say, in words; "" for nothing."""
+        meta = img.meta if isinstance(img, MetaTensor) else {}
+        unknown = []
+        if self.dynamic_range_db is None and "dynamic_range_db" not in meta:
+            unknown.append("a dynamic range of 60 dB")
+        if self.geometry is None and GEOMETRY not in meta:
+            unknown.append("the geometry that the sector finder sees, and no colour or other regions")
+        return ", ".join(unknown)
 
     def _geometry_of(self, img: NdarrayOrTensor, frames: np.ndarray, span: float) -> Geometry:
         known = geometry_in(img) if self.geometry is None else self.geometry
@@ -148,11 +167,17 @@ class DehazeUltrasound(Transform):
         return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
 
 
+def check_dynamic_range(dynamic_range_db: float | None) -> None:
+    """Raises a ValueError for what is neither None nor a positive number of dB."""
+    if dynamic_range_db is not None and not 0 < float(dynamic_range_db) < float("inf"):
+        raise ValueError(f"dynamic range of {dynamic_range_db:g} dB; expected a positive number of dB")
+
+
 class DehazeUltrasoundd(MapTransform):
     """Dictionary version of `DehazeUltrasound`: tissue replaces the frames.
 
     Args:
-        keys: keys of frames ``(T, H, W)`` in dB.
+        keys: keys of frames ``(T, H, W)`` or ``(1, T, H, W)`` in dB.
         haze_key: where to put the haze, one new key for each of ``keys``; None leaves it out.
         std_key: where to put the deviation of the tissue over posterior samples, likewise.
         allow_missing_keys: skip keys that are missing instead of raising.
@@ -161,7 +186,8 @@ class DehazeUltrasoundd(MapTransform):
     Raises:
         ValueError: not one haze or deviation key for each key, or the same twice.
         KeyError: when called, for a missing key, or a haze or deviation key that is there already.
-        TypeError, UsdehazeError, InputError: see `DehazeUltrasound`.
+        TypeError, UsdehazeError, InputError: see `DehazeUltrasound`; when called, also for tensors that have lost their
+            metadata, unless geometry and dynamic range are given as arguments.
 
     Example:
         >>> from monai.transforms import Compose
@@ -192,6 +218,7 @@ class DehazeUltrasoundd(MapTransform):
             raise ValueError(f"keys, haze_key and std_key must all differ, found {self.keys}, {haze_key}, {std_key}")
         wanted = haze_key is not None, std_key is not None
         self.dehaze = DehazeUltrasound(dehazer, geometry, dynamic_range_db, *wanted, **options)
+        self.dehaze._stacklevel = 3
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)
@@ -200,6 +227,15 @@ class DehazeUltrasoundd(MapTransform):
             for place in places[1:]:
                 if place in d:
                     raise KeyError(f"Key `{place}` exists already; {type(self).__name__} does not overwrite it.")
+            missing = self.dehaze.unknown_of(d[key]) if isinstance(d[key], torch.Tensor) else ""
+            if missing:
+                raise InputError(
+                    f"item {key!r}",
+                    f"its metadata are lost, and with them what decides values ({missing} would be a guess)",
+                    "frames as a loader of usdehaze made them",
+                    "keep them (PersistentDataset(..., track_meta=True), set_track_meta(True)), or say both "
+                    "dynamic_range_db= and geometry=",
+                )
             made = self.dehaze(d[key])
             d.update(zip(places, made if isinstance(made, tuple) else (made,), strict=True))
         return d

@@ -13,20 +13,21 @@ from monai.transforms import MapTransform, Transform
 from monai.utils import TransformBackends
 from torch import Tensor
 
-from usdehaze.choices import Units
+from usdehaze.choices import Layout, Units
 from usdehaze.transforms.readers import UltrasoundReader
 
 
 class LoadUltrasound(Transform):
     """Loads a scan: path -> ``(T, H, W)`` float32 in dB, 0 dB = full scale, floor = ``-dynamic_range_db``.
 
-    Frames lie on the channel axis, so that every 2-D MONAI transform acts on each frame. The metadata carry geometry,
+    Frames lie on the channel axis, so that every 2-D MONAI transform acts on each frame; with ``layout="1THW"`` the
+    cine is one channel ``(1, T, H, W)``, see `usdehaze.transforms.layout`. The metadata carry geometry,
     dynamic range, frame times, provenance and an affine in mm: see `usdehaze.transforms.meta.meta_of`.
 
     Only usdehaze's own reader is tried, so that what it has to say about a file reaches the caller.
 
     Args:
-        dataset, dynamic_range_db, frames, axes, units: see `usdehaze.transforms.UltrasoundReader`.
+        dataset, dynamic_range_db, frames, axes, units, layout: see `usdehaze.transforms.UltrasoundReader`.
 
     Raises:
         InputError: when called, for a file that is missing or cannot be used. `monai.transforms.Compose` wraps it in a
@@ -48,8 +49,9 @@ class LoadUltrasound(Transform):
         frames: slice | None = None,
         axes: str | None = None,
         units: Units | None = None,
+        layout: Layout = "THW",
     ) -> None:
-        self.reader = UltrasoundReader(dataset, dynamic_range_db, frames, axes, units)
+        self.reader = UltrasoundReader(dataset, dynamic_range_db, frames, axes, units, layout)
 
     def __call__(self, filename: str | os.PathLike[str]) -> MetaTensor | Tensor:
         """Returns a MetaTensor, or a plain tensor under ``monai.data.set_track_meta(False)``."""
@@ -63,7 +65,7 @@ class LoadUltrasoundd(MapTransform):
 
     Args:
         keys: keys whose values are paths; frames replace them.
-        dataset, dynamic_range_db, frames, axes, units: see `usdehaze.transforms.UltrasoundReader`.
+        dataset, dynamic_range_db, frames, axes, units, layout: see `usdehaze.transforms.UltrasoundReader`.
         allow_missing_keys: skip keys that are missing instead of raising.
 
     Raises:
@@ -87,9 +89,10 @@ class LoadUltrasoundd(MapTransform):
         axes: str | None = None,
         units: Units | None = None,
         allow_missing_keys: bool = False,
+        layout: Layout = "THW",
     ) -> None:
         super().__init__(keys, allow_missing_keys)
-        self.loader = LoadUltrasound(dataset, dynamic_range_db, frames, axes, units)
+        self.loader = LoadUltrasound(dataset, dynamic_range_db, frames, axes, units, layout)
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)

@@ -10,46 +10,54 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import torch
 from monai.data import MetaTensor
 from monai.utils import ImageMetaKey, MetaKeys, TraceKeys
 
+from usdehaze.choices import Layout
 from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector
 from usdehaze.errors import InputError
 from usdehaze.provenance import source_attributes, source_in
+from usdehaze.transforms.layout import plane_affine, time_affine
 
 GEOMETRY = "geometry"
 SETTINGS = "usdehaze"
 TISSUE_MASK = "tissue_mask"
 ESTIMATE = "estimate"
+DEFAULT_DYNAMIC_RANGE_DB = 60.0
 
 
-def meta_of(cine: Cine, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Metadata of a cine whose frames ``(T, H, W)`` become a MetaTensor with frames on the channel axis.
+def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") -> dict[str, Any]:
+    """Metadata of a cine whose frames become a MetaTensor in a layout.
 
-    MONAI's own keys, for the two spatial dimensions ``(H, W)``: ``affine`` ``(3, 3)`` in mm (see `affine_of`),
+    MONAI's own keys, for the two spatial dimensions ``(H, W)``: ``affine`` ``(3, 3)`` in mm (see `affine_of`; of
+    ``(1, T, H, W)`` it is ``(4, 4)``, its first axis in s, and ``T`` the first of three spatial dimensions),
     ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
-    float64, where known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
-    ``notes`` and ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
-    `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
-    "haze" or "tissue_std".
+    float64, where known; of ``(1, T, H, W)`` the same as JSON), ``source_name``, ``source_sha256``,
+    ``source_dataset``, ``source_layout``, ``source_units``, ``notes`` and ``assumptions`` (the same, one a line),
+    ``first_frame``, and ``tissue_mask`` (see `encode_mask`). `DehazeUltrasound` adds ``usdehaze``, the settings,
+    ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue", "haze" or "tissue_std".
 
-    Every value is a number, a string or an array, so that scans of different kinds collate into one batch.
+    Every value is a number, a string or a tensor, so that scans of different kinds collate into one batch.
     """
-    affine, shape = affine_of(cine.geometry), cine.frames.shape[1:]
+    plane, shape = affine_of(cine.geometry), cine.frames.shape[1:]
+    affine = plane if layout == "THW" else time_affine(plane, cine)
     meta: dict[str, Any] = {
         MetaKeys.AFFINE: affine,
-        MetaKeys.ORIGINAL_AFFINE: affine.copy(),
-        MetaKeys.SPATIAL_SHAPE: np.asarray(shape),
+        MetaKeys.ORIGINAL_AFFINE: torch.from_numpy(affine.copy()),  # as an array no cache of MONAI's could be read
+        MetaKeys.SPATIAL_SHAPE: torch.tensor(shape if layout == "THW" else cine.frames.shape),
         MetaKeys.ORIGINAL_CHANNEL_DIM: 0,
         ImageMetaKey.FILENAME_OR_OBJ: os.fspath(path),
-        GEOMETRY: encode_geometry(cine.geometry, shape, affine),
+        GEOMETRY: encode_geometry(cine.geometry, shape, plane),
         "dynamic_range_db": float(cine.dynamic_range_db),
         TISSUE_MASK: encode_mask(cine.tissue_mask),
         **source_attributes(cine.source),
     }
     if cine.frame_times_s is not None:
-        meta["frame_times_s"] = np.asarray(cine.frame_times_s, np.float64)
+        times_s = np.asarray(cine.frame_times_s, np.float64)
+        # as text, times of cines of different length collate
+        meta["frame_times_s"] = torch.from_numpy(times_s.copy()) if layout == "THW" else json.dumps(times_s.tolist())
     return meta
 
 
@@ -95,7 +103,7 @@ def decode_geometry(text: str) -> tuple[Geometry, tuple[int, ...], np.ndarray]:
 
 
 def geometry_in(image: Any) -> Geometry | None:
-    """The geometry in the metadata of frames ``(T, H, W)``; None where they carry none.
+    """The geometry in the metadata of frames ``(T, H, W)`` or ``(1, T, H, W)``; None where they carry none.
 
     Raises:
         InputError: a spatial transform has changed shape or affine since the geometry was written.
@@ -103,10 +111,10 @@ def geometry_in(image: Any) -> Geometry | None:
     if not isinstance(image, MetaTensor) or GEOMETRY not in image.meta:
         return None
     geometry, shape, affine = decode_geometry(image.meta[GEOMETRY])
-    now = np.asarray(image.affine)
+    now = plane_affine(image.affine)
     # a ten-thousandth of a pixel: flipping twice gives back the same affine but for rounding
     same = now.shape == affine.shape and np.allclose(now, affine, rtol=0, atol=1e-4 * np.abs(np.diag(affine)[:2]).min())
-    if tuple(image.shape[1:]) == shape and same:
+    if tuple(image.shape[-2:]) == shape and same:
         return geometry
     by = ", ".join(str(step.get(TraceKeys.CLASS_NAME, "?")) for step in image.applied_operations)
     raise InputError(
@@ -114,6 +122,12 @@ def geometry_in(image: Any) -> Geometry | None:
         f"a spatial transform{f' ({by})' if by else ''} has moved its pixels, and its geometry no longer fits",
         advice="dehaze before spatial transforms, or find the sector in the frames as they are with geometry='find'",
     )
+
+
+def dynamic_range_of(image: Any, given_db: float | None = None) -> float:
+    """dB between full scale and the floor: as given, else as the metadata say, else 60."""
+    meta = image.meta if isinstance(image, MetaTensor) else {}
+    return float(meta.get("dynamic_range_db", DEFAULT_DYNAMIC_RANGE_DB) if given_db is None else given_db)
 
 
 def encode_mask(mask: np.ndarray | None) -> str:
@@ -150,7 +164,7 @@ def mask_in(image: Any, n_frames: int) -> np.ndarray | None:
         raise InputError(
             name_of(image),
             f"{n_frames} frames have been picked of {len(mask)} whose colour or other regions are known",
-            advice="pick them as the scan is loaded, with frames=",
+            advice="dehaze before frames are picked or padded, or pick them as the scan is loaded, with frames=",
         )
     return np.broadcast_to(mask, (n_frames, *shape[1:]))
 
@@ -169,6 +183,7 @@ def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db
     """
     meta = image.meta if isinstance(image, MetaTensor) else {}
     times = meta.get("frame_times_s")
+    times = json.loads(times) if isinstance(times, str) else times
     if times is not None and len(times) != len(frames):  # frames were picked since
         times = None
     try:

@@ -10,16 +10,18 @@ from monai.config import PathLike
 from monai.data import ImageReader
 from monai.utils import ensure_tuple
 
-from usdehaze.choices import Units
+from usdehaze.choices import Layout, Units
 from usdehaze.errors import InputError
 from usdehaze.io import Reading, Scan, open_scan
 from usdehaze.io.formats import DICOM, FORMATS, HDF5, FileFormat, format_of
 from usdehaze.io.limits import check_memory
+from usdehaze.transforms.layout import check_layout
 from usdehaze.transforms.meta import meta_of
 
 
 class UltrasoundReader(ImageReader):
-    """Reads every kind of scan that usdehaze knows: frames ``(T, H, W)`` in dB, on the channel axis.
+    """Reads every kind of scan that usdehaze knows: frames ``(T, H, W)`` in dB, on the channel axis, or one channel
+    ``(1, T, H, W)``.
 
     It is not among the readers that ``LoadImage`` tries of itself: there it would take other modalities' DICOM files
     away from MONAI's own readers. Name it: ``LoadImage(reader=UltrasoundReader)``, or by dotted name,
@@ -31,9 +33,10 @@ class UltrasoundReader(ImageReader):
         dynamic_range_db: dB between full scale and the floor; by default what the file says, else 60.
         frames: which frames, as a slice without a step; all by default.
         axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.Reading`.
+        layout: "THW", or "1THW" for one channel whose first axis is time; see `usdehaze.transforms.layout`.
 
     Raises:
-        ValueError: options that cannot be, whatever the file.
+        TypeError, ValueError: options that cannot be, whatever the file.
 
     Example:
         >>> from monai.transforms import LoadImage
@@ -51,7 +54,10 @@ class UltrasoundReader(ImageReader):
         frames: slice | None = None,
         axes: str | None = None,
         units: Units | None = None,
+        layout: Layout = "THW",
     ) -> None:
+        check_options(dataset, frames, axes)
+        self.layout = check_layout(layout)
         self.reading = Reading(
             dataset=dataset, axes=axes, units=units, dynamic_range_db=dynamic_range_db, frames=frames
         )
@@ -86,7 +92,7 @@ class UltrasoundReader(ImageReader):
         return open_scan(names[0], self.reading, **kwargs)
 
     def get_data(self, img: Scan) -> tuple[np.ndarray, dict[str, Any]]:
-        """Frames ``(T, H, W)`` float32 dB and their metadata, see `usdehaze.transforms.meta.meta_of`.
+        """Frames ``(T, H, W)`` or ``(1, T, H, W)`` float32 dB and their metadata, see `meta_of` in `meta.py`.
 
         Args:
             img: what `read` returned; closed afterwards.
@@ -97,7 +103,8 @@ class UltrasoundReader(ImageReader):
         with img as scan:
             check_memory((scan.n_frames, *scan.shape), scan.path)
             cine = scan.read()
-        return cine.frames, meta_of(cine, scan.path)
+        frames = cine.frames if self.layout == "THW" else cine.frames[None]
+        return frames, meta_of(cine, scan.path, self.layout)
 
 
 class UltrasoundHDF5Reader(UltrasoundReader):
@@ -114,10 +121,35 @@ class UltrasoundDicomReader(UltrasoundReader):
     `DehazeUltrasound` leaves them as they are.
 
     Args:
-        dynamic_range_db, frames: see `UltrasoundReader`.
+        dynamic_range_db, frames, layout: see `UltrasoundReader`.
     """
 
     only = DICOM
 
-    def __init__(self, dynamic_range_db: float | None = None, frames: slice | None = None) -> None:
-        super().__init__(dynamic_range_db=dynamic_range_db, frames=frames)
+    def __init__(
+        self, dynamic_range_db: float | None = None, frames: slice | None = None, layout: Layout = "THW"
+    ) -> None:
+        super().__init__(dynamic_range_db=dynamic_range_db, frames=frames, layout=layout)
+
+
+def check_options(dataset: Any, frames: Any, axes: Any) -> None:
+    """Refuses values that no file could be read with.
+
+    Raises:
+        TypeError: a dataset that is no text, or frames that are no slice.
+        ValueError: frames that are never any; axes that do not have H and W once, T and C at most once.
+    """
+    if dataset is not None and not isinstance(dataset, str):
+        raise TypeError(f"dataset must be the path of one in the file, found {type(dataset).__name__}")
+    if frames is not None and not isinstance(frames, slice):
+        raise TypeError(f"frames must be a slice such as slice(0, 30), found {frames!r}")
+    if frames is not None:
+        first, stop = frames.start or 0, frames.stop
+        if not all(isinstance(end, int) for end in (first, 0 if stop is None else stop)):
+            raise TypeError(f"frames must be whole numbers such as slice(0, 30), found {frames!r}")
+        if stop is not None and stop <= first and (first < 0) == (stop < 0):
+            raise ValueError(f"frames {frames!r} hold none")
+    if axes is not None:
+        letters = str(axes).upper()
+        if len(set(letters)) < len(letters) or not set("HW") <= set(letters) <= set("THWC"):
+            raise ValueError(f"axes {axes!r}; expected H and W once, T and C at most once, such as THW or HWT")

@@ -13,6 +13,7 @@ from monai.utils import ImageMetaKey, convert_data_type
 from usdehaze.errors import InputError
 from usdehaze.provenance import settings_in
 from usdehaze.result import Result
+from usdehaze.transforms.layout import n_frames_of, plane_affine
 from usdehaze.transforms.meta import (
     ESTIMATE,
     GEOMETRY,
@@ -29,21 +30,22 @@ if TYPE_CHECKING:
 
 
 def array_of(image: Any) -> np.ndarray:
-    """An image, whatever its type and device, as a float32 array."""
-    return convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+    """An image ``(T, H, W)`` or ``(1, T, H, W)``, whatever its type and device, as a float32 array ``(T, H, W)``."""
+    array = convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+    return array[0] if array.ndim == 4 and len(array) == 1 else array
 
 
 def mark_estimate(image: MetaTensor, estimate: str, result: Result) -> None:
     """Writes into an image's metadata what a result can be made of again: see `usdehaze.transforms.meta.meta_of`.
 
     Args:
-        image: ``(T, H, W)`` dB, out of the result.
+        image: ``(T, H, W)`` or ``(1, T, H, W)`` dB, out of the result.
         estimate: which of it: "tissue", "haze" or "tissue_std".
         result: whose image it is.
     """
     cine = result.cine
     image.meta[ESTIMATE], image.meta[SETTINGS] = estimate, settings_in(result.attrs)
-    image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], image.affine)
+    image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], plane_affine(image.affine))
     image.meta["dynamic_range_db"], image.meta["n_frames"] = cine.dynamic_range_db, len(cine.frames)
     image.meta["usdehaze_version"] = result.usdehaze_version
 
@@ -68,7 +70,8 @@ def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:
     """A result, as the dehazer made it.
 
     Args:
-        tissue: MetaTensor out of `DehazeUltrasound`, whose metadata speak for all; like the others ``(T, H, W)`` dB.
+        tissue: MetaTensor out of `DehazeUltrasound`, whose metadata speak for all; like the others ``(T, H, W)`` or
+            ``(1, T, H, W)`` dB.
         haze, image, std: haze, the frames that went in, and the deviation of the tissue or None.
 
     Raises:
@@ -94,11 +97,11 @@ def made_by(estimate: Any) -> dict[str, Any]:
 
 def check_all_frames(estimate: Any) -> None:
     """Refuses an estimate that frames have been picked from: nothing says any longer which ones it holds."""
-    n_frames = int(estimate.meta["n_frames"])
-    if len(estimate) != n_frames:
+    n_frames, found = int(estimate.meta["n_frames"]), n_frames_of(estimate)
+    if found != n_frames:
         raise InputError(
             name_of(estimate),
-            f"{len(estimate)} frames have been picked of {n_frames}",
+            f"{found} frames have been picked of {n_frames}",
             advice="save all, or pick them as the scan is loaded, with frames=",
         )
 
@@ -136,7 +139,7 @@ def open_source(estimate: Any) -> DicomScan:
     path = os.fspath(estimate.meta[ImageMetaKey.FILENAME_OR_OBJ])
     first = int(estimate.meta["first_frame"])
     span = float(estimate.meta["dynamic_range_db"])
-    scan = open_dicom(path, frames=slice(first, first + len(estimate)), dynamic_range_db=span)
+    scan = open_dicom(path, frames=slice(first, first + n_frames_of(estimate)), dynamic_range_db=span)
     if scan.source.sha256 != estimate.meta["source_sha256"]:
         scan.close()
         raise InputError(path, "has changed since its frames were loaded", advice="dehaze it again")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from monai.config import KeysCollection
 from monai.transforms import MapTransform
-from monai.utils import TransformBackends
+from monai.utils import ImageMetaKey, TransformBackends
 
 from usdehaze.choices import TransferSyntax
 from usdehaze.errors import InputError
@@ -22,28 +22,32 @@ from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
 from usdehaze.transforms.result import is_dicom, open_source, result_of
+from usdehaze.transforms.writers import check_transfer_syntax
 
 
 class SaveUltrasoundd(MapTransform):
     """Writes ``STEM.dehazed.h5``, STEM being that of the scan that was loaded; for a DICOM file, also the dehazed image
     ``STEM.dehazed.dcm``.
 
-    The tissue's metadata gain ``saved_to``, the path of the ``.h5`` file. There is no array version: for arrays there
+    The tissue's metadata gain ``saved_to``, the path of the ``.h5`` file, and ``saved_files``, the paths of all, one a
+    line. There is no array version: for arrays there
     is `usdehaze.io.write_result`.
 
     Args:
-        keys: key of the tissue ``(T, H, W)`` dB, out of `DehazeUltrasoundd`; one, since a result holds one scan.
+        keys: key of the tissue ``(T, H, W)`` or ``(1, T, H, W)`` dB, out of `DehazeUltrasoundd`; one, since a result
+            holds one scan.
         haze_key: key of the haze.
         input_key: key of the frames that went in: `monai.transforms.CopyItemsd` keeps them before dehazing.
         std_key: key of the deviation of the tissue, if there is one.
         output_dir: folder of the results; made if need be.
+        data_root_dir: as of MONAI's ``SaveImage``: the folders between it and the scan are kept under ``output_dir``.
         overwrite: replace results that exist.
         save_haze: for a DICOM file also write the haze, ``STEM.dehazed.haze.dcm``.
         transfer_syntax: of DICOM results: "explicit", "rle", "jpeg-ls" or "j2k"; all are lossless.
         allow_missing_keys: do nothing where the tissue is missing instead of raising.
 
     Raises:
-        ValueError: several keys; when called, an unknown transfer syntax.
+        ValueError: several keys, an unknown transfer syntax.
         InputError: when called, for tissue that does not come from `DehazeUltrasoundd` or whose pixels a spatial
             transform has moved since, for a file that exists or cannot be written, and for a DICOM file that is no
             longer where or what it was.
@@ -77,6 +81,7 @@ class SaveUltrasoundd(MapTransform):
         save_haze: bool = False,
         transfer_syntax: TransferSyntax = "explicit",
         allow_missing_keys: bool = False,
+        data_root_dir: str | os.PathLike[str] = "",
     ) -> None:
         super().__init__(keys, allow_missing_keys)
         if len(self.keys) != 1:
@@ -84,32 +89,44 @@ class SaveUltrasoundd(MapTransform):
         self.haze_key = haze_key
         self.input_key = input_key
         self.std_key = std_key
-        self.output_dir = Path(output_dir)
+        self.output_dir, self.data_root_dir = Path(output_dir), os.fspath(data_root_dir)
         self.overwrite = overwrite
         self.save_haze = save_haze
-        self.transfer_syntax: TransferSyntax = transfer_syntax
+        self.transfer_syntax = check_transfer_syntax(transfer_syntax)
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)
         for key in self.key_iterator(d):
             std = None if self.std_key is None else d[self.std_key]
             result = result_of(d[key], d[self.haze_key], d[self.input_key], std)
-            d[key].meta["saved_to"] = str(self._save(result, d[key]))
+            saved = self._save(result, d[key])
+            d[key].meta["saved_to"], d[key].meta["saved_files"] = str(saved[0]), "\n".join(map(str, saved))
         return d
 
-    def _save(self, result: Result, tissue: Any) -> Path:
-        """Writes the files of a result, all or none, and tells where the first is."""
-        stem = self.output_dir / Path(name_of(tissue)).stem
-        path = stem.with_name(stem.name + RESULT_SUFFIX)
+    def target_of(self, scan: str | os.PathLike[str]) -> Path:
+        """The result file of a scan, of which there is at least the path or the name."""
+        scan = Path(scan)
+        folder = self.output_dir
+        if self.data_root_dir:
+            with suppress(ValueError):  # a scan that lies elsewhere
+                folder = folder / scan.absolute().parent.relative_to(Path(self.data_root_dir).absolute())
+        return folder / (stem_of(scan.name) + RESULT_SUFFIX)
+
+    def _save(self, result: Result, tissue: Any) -> list[Path]:
+        """Writes the files of a result, all or none, and tells which; the result file is the first."""
+        source = Path(str(tissue.meta.get(ImageMetaKey.FILENAME_OR_OBJ) or name_of(tissue)))
+        path = self.target_of(source)
+        stem = path.with_name(path.name.removesuffix(RESULT_SUFFIX))
         with ExitStack() as stack:
-            sinks: list[Sink] = [ResultWriter(path, CineScan(result.cine), self.overwrite)]
+            scan = CineScan(result.cine, source)
+            sinks: list[Sink] = [ResultWriter(path, scan, self.overwrite)]
             if is_dicom(tissue):
                 sinks += self._dicom_sinks(stem, result, tissue, stack)
             files = stack.enter_context(SinkSet(sinks, sinks[-1].scan))
             files.append(result)
             files.finish()
             files.commit()
-        return path
+        return [sink.path for sink in sinks]
 
     def _dicom_sinks(self, stem: Path, result: Result, tissue: Any, stack: ExitStack) -> list[Sink]:
         from usdehaze.io.dicom import DicomWriter
@@ -129,6 +146,12 @@ class SaveUltrasoundd(MapTransform):
             )
             for suffix, what in named
         ]
+
+
+def stem_of(name: str) -> str:
+    """Name of a scan without the suffix of a file format; a UID is no suffix: ``1.2.55.1`` stays whole."""
+    suffix = Path(name).suffix
+    return name if suffix[1:].isdigit() else name.removesuffix(suffix)
 
 
 SaveUltrasoundD = SaveUltrasoundDict = SaveUltrasoundd

@@ -7,6 +7,7 @@ are not in it: whoever registers a writer too early, or for ``.dcm``, switches M
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from monai.config import NdarrayOrTensor, PathLike
 from monai.data import ImageWriter, MetaTensor, image_writer
 from monai.utils import convert_data_type
 
-from usdehaze.choices import TransferSyntax
+from usdehaze.choices import TRANSFER_SYNTAXES, TransferSyntax
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, write_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
@@ -23,20 +24,33 @@ from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
 from usdehaze.transforms.result import array_of, check_darker, check_estimate, made_by, open_source, result_of
 
+_LOG = logging.getLogger("usdehaze.transforms")
+
+
+def check_transfer_syntax(transfer_syntax: str) -> TransferSyntax:
+    """The transfer syntax itself.
+
+    Raises:
+        ValueError: there is no such one.
+    """
+    if transfer_syntax not in TRANSFER_SYNTAXES:
+        raise ValueError(f"transfer syntax {transfer_syntax!r}; expected one of {', '.join(TRANSFER_SYNTAXES)}")
+    return transfer_syntax
+
 
 class UltrasoundWriter(ImageWriter):
     """What the two writers share: they take an image on the channel axis with the metadata of `DehazeUltrasound`.
 
     Args:
-        overwrite: replace a file that exists.
+        overwrite: replace a file that exists, as MONAI's own writers do; False to refuse.
         scale: must be None: values are dB.
         kwargs: MONAI's other options, such as ``output_dtype``, which have no effect.
 
     Raises:
-        ValueError: ``scale`` is given, or later a ``channel_dim`` other than 0.
+        ValueError: ``scale`` is given, a transfer syntax that is none, or later a ``channel_dim`` other than 0.
     """
 
-    def __init__(self, overwrite: bool = False, scale: int | None = None, **kwargs: object) -> None:
+    def __init__(self, overwrite: bool = True, scale: int | None = None, **kwargs: object) -> None:
         if scale is not None:
             raise ValueError(f"values are dB and are not scaled: leave out scale={scale}")
         super().__init__(**kwargs)
@@ -53,6 +67,23 @@ class UltrasoundWriter(ImageWriter):
         """Takes the metadata, where the image has none of its own. Nothing is resampled: moved pixels are refused."""
         self.meta = dict(meta_dict or {})
 
+    def write(self, filename: PathLike, verbose: bool = True, **kwargs: object) -> None:
+        """Writes the file. What goes wrong is logged before it is raised: ``SaveImage`` puts its own guess first.
+
+        Raises:
+            InputError: see `_write`.
+        """
+        try:
+            super().write(filename, verbose)
+            self._write(filename)
+        except Exception as error:
+            _LOG.error("%s", error)
+            raise
+
+    def _write(self, filename: PathLike) -> None:
+        """Writes the image, or raises an `InputError` and leaves nothing behind."""
+        raise NotImplementedError
+
     def image(self) -> MetaTensor:
         """The image with its metadata."""
         if isinstance(self.data_obj, MetaTensor):
@@ -63,8 +94,8 @@ class UltrasoundWriter(ImageWriter):
 class UltrasoundHDF5Writer(UltrasoundWriter):
     """Writes a result file from one image: tissue, haze, input and, if there is one, the deviation of the tissue.
 
-    `monai.transforms.ConcatItemsd` lays them on one channel axis, in this order; the metadata are those of the tissue.
-    `SaveUltrasoundd` does the same without.
+    `monai.transforms.ConcatItemsd` lays them on one channel axis, in this order, frames ``(T, H, W)`` or
+    ``(1, T, H, W)``; the metadata are those of the tissue. `SaveUltrasoundd` does the same without.
 
     Example:
         >>> from monai.transforms import Compose, ConcatItemsd, SaveImaged
@@ -76,7 +107,7 @@ class UltrasoundHDF5Writer(UltrasoundWriter):
         ... )
     """
 
-    def write(self, filename: PathLike, verbose: bool = True, **kwargs: object) -> None:
+    def _write(self, filename: PathLike) -> None:
         """
         Raises:
             InputError: see `usdehaze.transforms.result.result_of`, `usdehaze.io.write_result`; another number of
@@ -85,14 +116,14 @@ class UltrasoundHDF5Writer(UltrasoundWriter):
         image = self.image()
         check_estimate(image, "tissue")
         n_frames = int(image.meta["n_frames"])
-        if len(image) not in (3 * n_frames, 4 * n_frames):
+        channels = n_frames if image.ndim == 3 else 1  # of each image
+        if len(image) not in (3 * channels, 4 * channels):
             raise InputError(
                 name_of(image),
                 f"{len(image)} channels, from {n_frames} frames",
                 "tissue, haze, input and perhaps deviation, made one by ConcatItemsd",
             )
-        super().write(filename, verbose)
-        write_result(filename, result_of(*torch.split(image, n_frames)), self.overwrite)
+        write_result(filename, result_of(*torch.split(image, channels)), self.overwrite)
 
 
 class UltrasoundDicomWriter(UltrasoundWriter):
@@ -102,7 +133,7 @@ class UltrasoundDicomWriter(UltrasoundWriter):
     attributes, and the pixels that hold no tissue, come from it.
 
     Args:
-        overwrite: replace a file that exists.
+        overwrite: replace a file that exists, as MONAI's own writers do; False to refuse.
         transfer_syntax: "explicit", "rle", "jpeg-ls" or "j2k"; all are lossless.
         scale, kwargs: see `UltrasoundWriter`.
 
@@ -114,21 +145,20 @@ class UltrasoundDicomWriter(UltrasoundWriter):
 
     def __init__(
         self,
-        overwrite: bool = False,
+        overwrite: bool = True,
         transfer_syntax: TransferSyntax = "explicit",
         *,
         scale: int | None = None,
         **kwargs: object,
     ) -> None:
         super().__init__(overwrite, scale, **kwargs)
-        self.transfer_syntax: TransferSyntax = transfer_syntax
+        self.transfer_syntax = check_transfer_syntax(transfer_syntax)
 
-    def write(self, filename: PathLike, verbose: bool = True, **kwargs: object) -> None:
+    def _write(self, filename: PathLike) -> None:
         """
         Raises:
             InputError: an image that does not come from `DehazeUltrasound`, whose pixels have been moved, or whose
                 source is no longer where or what it was; a file that exists or cannot be written.
-            ValueError: an unknown transfer syntax.
         """
         from usdehaze.io.dicom import DicomWriter
 
@@ -139,7 +169,6 @@ class UltrasoundDicomWriter(UltrasoundWriter):
             cine, estimate_db = scan.read(), array_of(image)
             if what == "tissue":
                 check_darker(image, cine.frames)
-            super().write(filename, verbose)
             result = Result(cine, estimate_db, estimate_db, None, **made_by(image))  # one of the two is written
             with DicomWriter(
                 filename, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite

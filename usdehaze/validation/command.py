@@ -12,6 +12,7 @@ import numpy as np
 
 from usdehaze.cine import Cine
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, parse_labels
 
@@ -77,12 +78,12 @@ def run(
         for line in _table(document, gcnr):
             echo(line)
     if json_path is not None:
-        write_json(json_path, document)
+        write_json(json_path, document, results)
     if report is not None:
         from usdehaze.validation.report import write_csv
 
-        write_json(report / "metrics.json", document)
-        write_csv(report / "metrics.csv", document)
+        write_json(report / "metrics.json", document, results)
+        write_csv(report / "metrics.csv", document, results)
     return 1 if failed else 0
 
 
@@ -103,7 +104,7 @@ def _measure(
     failed = 0
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
-        pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", overwrite=True))
+        pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", True, results))
         for path in results:
             try:
                 name = path.name if unique else str(path)
@@ -113,7 +114,7 @@ def _measure(
             except UsdehazeError as error:
                 if len(results) == 1:
                     raise
-                print(f"usdehaze: {error}", file=sys.stderr)
+                print(f"usdehaze: {one_line(str(error))}", file=sys.stderr)
                 failed += 1
             else:
                 records += found
@@ -149,15 +150,21 @@ def _measure_one(
     with_screen: bool,
 ) -> list[dict[str, Any]]:
     """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
+    from usdehaze.io.doubts import doubts_of
     from usdehaze.io.result import read_result
 
     result = read_result(path)
+    doubts = doubts_of(path)
+    for doubt in doubts:
+        print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
     cine = result.cine
     stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
     regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
     true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span)
+    if doubts:
+        records = [{**record, "doubts": doubts} for record in records]
     if report is not None and pdf is not None:
         from usdehaze.geometry import blank_screen
         from usdehaze.validation.pdf import append_page, cine_page
@@ -167,7 +174,7 @@ def _measure_one(
         if not with_screen:
             images = {caption: blank_screen(frames, cine.geometry, -span) for caption, frames in images.items()}
         if regions is not None:
-            write_panels(report, path.name.removesuffix(".h5"), images, span, regions)
+            write_panels(report, path.name.removesuffix(".h5"), images, span, regions, [path])
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
         document = metrics_document(records, bins, **settings)
         append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)

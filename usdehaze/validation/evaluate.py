@@ -257,18 +257,21 @@ def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
         )
     if any(record.get("regions") == AUTOMATIC for record in records):
         found.append(f"automatic regions: {AUTOMATIC_METHOD}")
+    found += sorted({f"{record['cine']}: {doubt}" for record in records for doubt in record.get("doubts", ())})
     return found
 
 
-def write_json(path: Path, document: Any) -> None:
+def write_json(path: Path, document: Any, sources: Iterable[Path] = ()) -> None:
     """Write JSON, whole or not at all; what is not finite becomes null (JSON has no NaN).
+
+    Whoever may not read the ``sources`` may not read it.
 
     Raises:
         InputError: the file cannot be written.
     """
     from usdehaze.io.atomic import atomic
 
-    with atomic(path, overwrite=True) as part:
+    with atomic(path, True, sources) as part:
         text = json.dumps(json_ready(document), indent=1, allow_nan=False, default=str)
         part.write_text(text + "\n", encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from PIL import Image, ImageDraw
 from scipy import ndimage
 
 from usdehaze.io.atomic import atomic
+from usdehaze.plain_text import cell
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Regions
 
 COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange: apart for the colour-blind, too
@@ -107,13 +109,14 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def write_csv(path: Path, document: dict[str, Any]) -> None:
+def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()) -> None:
     """One row a frame and metric: the figures, and what they were measured with.
 
     Columns: cine, frame, metric, input, tissue, delta, pixels of both regions, bins and bias (of input and output) and
-    95 % interval of delta of gCNR, and where the regions came from.
+    95 % interval of delta of gCNR, and where the regions came from. Text that a spreadsheet would take for a formula
+    begins with an apostrophe. Whoever may not read the ``sources`` may not read it.
     """
-    with atomic(path, overwrite=True) as part, part.open("w", newline="", encoding="utf-8") as file:
+    with atomic(path, True, sources) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         columns = ["input", "tissue", "delta"]
         extra = [
@@ -135,7 +138,7 @@ def write_csv(path: Path, document: dict[str, Any]) -> None:
                     row = [record["cine"], record["frame"], name, *(value[part_] for part_ in columns)]
                     row += [pixels.get("tissue"), pixels.get("haze"), value.get("bins")]
                     row += [bias.get("input"), bias.get("tissue"), *interval, record.get("regions", GIVEN)]
-                    writer.writerow(["" if cell is None else cell for cell in row])
+                    writer.writerow([cell(value) for value in row])
 
 
 def panel(
@@ -176,7 +179,12 @@ def tile(image_db: np.ndarray, dynamic_range_db: float, regions: Regions | None,
 
 
 def write_panels(
-    folder: Path, stem: str, images_db: dict[str, np.ndarray], dynamic_range_db: float, regions: Regions
+    folder: Path,
+    stem: str,
+    images_db: dict[str, np.ndarray],
+    dynamic_range_db: float,
+    regions: Regions,
+    sources: Iterable[Path] = (),
 ) -> list[Path]:
     """PNG panels of the first, middle and last frame that has regions.
 
@@ -186,13 +194,14 @@ def write_panels(
         images_db: caption to ``(T, H, W)`` in dB.
         dynamic_range_db: dB from black to white.
         regions: drawn in.
+        sources: whoever may not read them may not read the panels.
     """
     frames = regions.frames()
     paths = []
     for t in sorted({frames[0], frames[len(frames) // 2], frames[-1]}):
         sheet = panel({caption: cine[t] for caption, cine in images_db.items()}, dynamic_range_db, regions, t)
         path = folder / f"{stem}-frame-{t:03d}.png"
-        with atomic(path, overwrite=True) as part:
+        with atomic(path, True, sources) as part:
             sheet.save(part, format="PNG")
         paths.append(path)
     return paths

@@ -45,8 +45,8 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
             return _regions(path, read_attributes(file), shape, first_frame, labels)
     except InputError:
         raise
-    except Exception as error:  # pydicom raises many kinds, and their texts may quote attributes
-        raise InputError(path, "a DICOM Segmentation that cannot be read", "one that is whole") from error
+    except Exception:  # pydicom raises many kinds, and their texts may quote attributes
+        raise InputError(path, "a DICOM Segmentation that cannot be read", "one that is whole") from None
 
 
 def _regions(

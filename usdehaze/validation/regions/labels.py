@@ -69,8 +69,8 @@ def regions_of_labels(
 def _number(path: Path, role: str, value: str) -> float:
     try:
         return float(value)
-    except ValueError as error:
-        raise InputError(path, f"--labels says {role}={value}, but a label image holds numbers", "a number") from error
+    except ValueError:
+        raise InputError(path, f"--labels says {role}={value}, but a label image holds numbers", "a number") from None
 
 
 def read_png(path: Path) -> np.ndarray:
@@ -85,8 +85,8 @@ def read_png(path: Path) -> np.ndarray:
         with Image.open(path, formats=("PNG",)) as image:
             spend(path, memory=8 * image.height * image.width)
             return np.asarray(image if image.mode.startswith("I") else image.convert("L"))[None]
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
 
 def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int], first_frame: int) -> np.ndarray:
@@ -140,8 +140,8 @@ def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0) ->
         import nibabel
         from nibabel.filebasedimages import ImageFileError
         from nibabel.spatialimages import HeaderDataError
-    except ImportError as error:
-        raise InputError(path, "NIfTI needs nibabel", advice='pip install "usdehaze[nifti]"') from error
+    except ImportError:
+        raise InputError(path, "NIfTI needs nibabel", advice='pip install "usdehaze[nifti]"') from None
     try:
         _check_nifti_start(path)
         image: Any = nibabel.load(path)
@@ -157,8 +157,8 @@ def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0) ->
         if long_axes:
             part[size.index(long_axes[0], 2)] = _needed(long_axes[0], shape[0], first_frame)
         data = np.asanyarray(image.dataobj[tuple(part)]).reshape(*size[:2], -1)
-    except (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(path, "damaged NIfTI", "a label image") from error
+    except (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, zlib.error):
+        raise InputError(path, "damaged NIfTI", "a label image") from None
     return data.T
 
 

@@ -24,13 +24,13 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
     """
     try:
         document = json.loads(read_text(path))
-    except UnicodeDecodeError as error:
-        raise InputError(path, "neither JSON, PNG, HDF5, NIfTI nor DICOM", "a file of regions") from error
+    except UnicodeDecodeError:
+        raise InputError(path, "neither JSON, PNG, HDF5, NIfTI nor DICOM", "a file of regions") from None
     except json.JSONDecodeError as error:
         found = f"not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})"
-        raise InputError(path, found, '{"regions": [...]}') from error
-    except (RecursionError, ValueError) as error:  # lists in lists in lists; numbers of thousands of digits
-        raise InputError(path, "JSON that holds no regions", '{"regions": [...]}') from error
+        raise InputError(path, found, '{"regions": [...]}') from None
+    except (RecursionError, ValueError):  # lists in lists in lists; numbers of thousands of digits
+        raise InputError(path, "JSON that holds no regions", '{"regions": [...]}') from None
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')

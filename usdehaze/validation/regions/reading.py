@@ -105,7 +105,7 @@ def _read(
         with path.open("rb") as file:
             head = file.read(132)
     except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from error
+        raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from None
     if head[128:] == b"DICM":
         return read_segmentation(path, shape, first_frame, labels)
     if dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):

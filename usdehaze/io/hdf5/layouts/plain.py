@@ -19,6 +19,7 @@ from usdehaze.io.hdf5.layouts.cells import cells_of, is_cell
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.plain_text import brief
 
 LAYOUT = "HDF5 dataset"
 _NO_IMAGES = {
@@ -112,5 +113,5 @@ def _look_through(file: h5py.File, path: object) -> tuple[dict[str, str], dict[s
 
 
 def _listed(datasets: dict[str, str], most: int = 8) -> str:
-    shown = [f"{name} {about}" for name, about in list(datasets.items())[:most]]
+    shown = [f"{brief(name)} {about}" for name, about in list(datasets.items())[:most]]
     return ", ".join(shown) + (f" and {len(datasets) - most} more" if len(datasets) > most else "")

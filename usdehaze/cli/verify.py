@@ -1,0 +1,40 @@
+"""``usdehaze verify``: whether results are as they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, complain, console_of
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULT...")
+@common_options
+@click.pass_context
+def verify(ctx: click.Context, results: tuple[Path, ...]) -> None:
+    """Says whether every RESULT is as it was written: its digest, and values that no dehazing gives.
+
+    A RESULT may be a folder: every result in it. The digest shows that a file has been changed, not by whom.
+    """
+    from usdehaze.io import RESULT_SUFFIX
+    from usdehaze.io.doubts import doubts_of
+
+    console, failed = console_of(ctx), 0
+    paths = [p for path in results for p in (sorted(path.rglob(f"*{RESULT_SUFFIX}")) if path.is_dir() else [path])]
+    for path in paths:
+        try:
+            doubts = doubts_of(path)
+        except Exception as error:
+            console.report(error, path)
+            failed += 1
+            continue
+        for doubt in doubts:
+            complain(f"{path}: {doubt}")
+        failed += bool(doubts)
+        if not doubts:
+            console.say(f"{path}: as it was written")
+    if not paths:
+        complain(f"no result in {', '.join(map(str, results))}; expected files that end in {RESULT_SUFFIX}")
+    ctx.exit(SOME_FAILED if failed or not paths else DONE)

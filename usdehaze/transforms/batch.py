@@ -1,0 +1,101 @@
+"""Many scans through a pipeline, one after the other: what the bundle runs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from usdehaze.errors import UsdehazeError, foreign
+from usdehaze.io import RESULT_SUFFIX, open_result
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, sha256_of
+from usdehaze.io.formats import DICOM, format_of
+from usdehaze.plain_text import one_line
+from usdehaze.transforms.save import SaveUltrasoundd
+
+
+def dehaze_all(
+    items: Iterable[Mapping[str, Any]],
+    steps: Callable[[Any], Any],
+    save: SaveUltrasoundd,
+    resume: bool = True,
+    raise_on_failure: bool = False,
+    say: Callable[[str], None] = print,
+) -> dict[str, list[str]]:
+    """Takes every scan through a pipeline and writes its results; a scan that fails does not stop the others.
+
+    Every file written is told in a line ``SCAN -> FILE, FILE``, every failure in a line on stderr, and at the end their
+    numbers.
+
+    Args:
+        items: ``{"image": path of a scan}``, as of a MONAI dataset.
+        steps: from such an item to tissue and haze; `save` follows by itself.
+        save: writes the files.
+        resume: pass over scans whose results are there already; a set of files that is incomplete is made anew.
+        raise_on_failure: raise at the end where a scan has failed.
+        say: prints a line.
+
+    Returns:
+        ``written``, paths of all files; ``kept``, results that were there; ``failed``, a line for each failure.
+
+    Raises:
+        UsdehazeError: every scan failed, or with ``raise_on_failure`` one.
+    """
+    scans = [str(item["image"]) for item in items]
+    writers = Counter(save.target_of(scan) for scan in scans)
+    replace = copy(save)
+    replace.overwrite = True
+    told: dict[str, list[str]] = {"written": [], "kept": [], "failed": []}
+    for scan in scans:
+        target = save.target_of(scan)
+        try:
+            if writers[target] > 1:
+                raise UsdehazeError(f"{scan}: would write {target}, as another scan; give each its own folder")
+            there = resume and not save.overwrite and target.exists()
+            if there and is_complete(target, scan, save.save_haze):
+                told["kept"].append(str(target))
+                say(one_line(f"{Path(scan).name}: {target} is there already"))
+                continue
+            made = (replace if there else save)(steps({"image": scan}))
+            files = made[save.keys[0]].meta["saved_files"].split("\n")
+        except Exception as error:
+            told["failed"].append(_cause(error, scan))
+            print(one_line(told["failed"][-1]), file=sys.stderr, flush=True)
+        else:
+            told["written"] += files
+            say(one_line(f"{Path(scan).name} -> {', '.join(files)}"))
+    n_kept, n_failed = len(told["kept"]), len(told["failed"])
+    summary = f"{len(scans)} scans: {len(scans) - n_kept - n_failed} dehazed, {n_kept} there already, {n_failed} failed"
+    say(summary)
+    if told["failed"] and (raise_on_failure or len(told["failed"]) == len(scans)):
+        raise UsdehazeError(f"{summary}: {told['failed'][0]}")
+    return told
+
+
+def is_complete(target: Path, scan: str, save_haze: bool) -> bool:
+    """Whether a result and the files that belong to it were made from a scan.
+
+    Raises:
+        InputError: the file is no result, or the scan cannot be read.
+        UsdehazeError: it is the result of another scan.
+    """
+    with open_result(target) as result:
+        made_from = result.cine.source.sha256
+    if made_from != sha256_of(scan):
+        raise UsdehazeError(f"{target}: is the result of another scan; move it away, or overwrite it")
+    suffixes = [DICOM_SUFFIX, DICOM_HAZE_SUFFIX][: 2 if save_haze else 1] if format_of(scan) is DICOM else []
+    stem = target.name.removesuffix(RESULT_SUFFIX)
+    return all(target.with_name(stem + suffix).exists() for suffix in suffixes)
+
+
+def _cause(error: BaseException, scan: str) -> str:
+    """What is wrong, in one line; of errors that are not ours the kind alone, since their text may quote a patient."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, UsdehazeError):
+        inner = inner.__cause__
+    if inner is None:
+        return f"{scan}: {foreign(error.__cause__ or error)}"
+    return str(inner) if scan in str(inner) or Path(scan).name in str(inner) else f"{scan}: {inner}"

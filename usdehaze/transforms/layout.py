@@ -1,0 +1,58 @@
+"""The two layouts of a cine in MONAI: frames as channels, ``(T, H, W)``, and one channel in time, ``(1, T, H, W)``.
+
+With frames as channels every 2-D transform acts on each frame. With one channel, cines of different length can be
+padded and batched, 3-D networks take them as they are, and 2-D networks frame by frame through
+``monai.inferers.SliceInferer(roi_size=(H, W), spatial_dim=0)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from usdehaze.choices import LAYOUTS, Layout
+from usdehaze.cine import Cine
+
+
+def check_layout(layout: str) -> Layout:
+    """The layout itself.
+
+    Raises:
+        ValueError: there is no such layout.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+    return layout
+
+
+def is_cine(image: Any) -> bool:
+    """Whether an array or tensor has the axes of one of the layouts."""
+    known = isinstance(image, np.ndarray | torch.Tensor)
+    return known and (image.ndim == 3 or (image.ndim == 4 and len(image) == 1))
+
+
+def n_frames_of(image: Any) -> int:
+    """Number of frames of an image in either layout."""
+    return int(image.shape[-3])
+
+
+def plane_affine(affine: Any) -> np.ndarray:
+    """``(3, 3)`` from pixel ``(row, column)`` to mm, of an affine in either layout; NaN where time and space mix."""
+    matrix = np.asarray(affine, np.float64)
+    if matrix.shape != (4, 4):
+        return matrix
+    mixed = matrix[1:3, 0].any() or matrix[0, 1:3].any()
+    return np.full((3, 3), np.nan) if mixed else matrix[1:, 1:]
+
+
+def time_affine(plane: np.ndarray, cine: Cine) -> np.ndarray:
+    """``(4, 4)`` from pixel ``(frame, row, column)`` to s and mm; frames are 1 apart where no times are known."""
+    affine = np.eye(4)
+    affine[1:, 1:] = plane
+    times_s = cine.frame_times_s
+    if times_s is not None and len(times_s) > 1 and times_s[-1] > times_s[0]:
+        affine[0, 0] = (times_s[-1] - times_s[0]) / (len(times_s) - 1)
+        affine[0, 3] = times_s[0]
+    return affine
