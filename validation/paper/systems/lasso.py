@@ -121,6 +121,6 @@ def fista(basis: Tensor, y: Tensor, weight: float, most: int = MOST, tolerance: 
 
 
 def optimality(gradient: Tensor, w: Tensor, weight: float) -> float:
-    """By how much the conditions are missed at worst: the gradient is ``-weight sign(w)``, and within ``weight`` at 0."""
+    """What the conditions are missed by at worst: the gradient is ``-weight sign(w)``, and within ``weight`` at 0."""
     off = torch.where(w != 0, (gradient + weight * w.sign()).abs(), (gradient.abs() - weight).clamp(min=0))
     return float(off.max())
