@@ -120,7 +120,7 @@ def map_in_latent(
 def _ascend(objective: Callable[[Tensor], Tensor], start: Tensor, steps: int, step: float) -> Tensor:
     """Adam on each row by itself; returns of each the best that it met, for the last need not be.
 
-    Far from what a flow learned from, its density may not be finite: no such value is the best, no such gradient counts.
+    Far from what a flow learned from, its density may not be finite: no such value is best, its gradient counts as 0.
     """
     u = start.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([u], step)
