@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -83,6 +84,12 @@ def test_sequences_are_folded_so_that_every_level_finds_even_sides() -> None:
         folded((1, 1, 2050))
     with pytest.raises(UsdehazeError, match="multiples of 16, found 20 x 64"):
         Glow((3, 20, 64))
+
+
+def test_a_missing_library_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "normflows", None)
+    with pytest.raises(UsdehazeError, match=r"normflows is not installed: pip install 'usdehaze\[paper\]'"):
+        Glow((3, 16, 16))
 
 
 def gaussian_problem(observation: Additive | Blend | LinearOperator) -> tuple[Problem, Diagonal, Diagonal, Tensor]:
