@@ -168,7 +168,10 @@ def train(
 
 def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) -> Model:
     torch.manual_seed(recipe.seed)
-    channels = {"inputs": INPUTS, "outputs": OUTPUTS} if recipe.kind == "posterior" else {}
+    n_channels = source.sample.shape[1]
+    channels = {"inputs": n_channels, "outputs": n_channels} if n_channels > 1 else {}
+    if recipe.kind == "posterior":
+        channels = {"inputs": INPUTS, "outputs": OUTPUTS}
     network = NETWORKS[recipe.network](**{**recipe.config, **channels})
     if any(n % int(network.multiple) for n in recipe.grid):  # type: ignore[arg-type]
         raise UsdehazeError(
