@@ -104,7 +104,8 @@ def train(ctx: click.Context, kind: NetworkKind, data: Any, out: Path, overwrite
     """Trains a prior, what TISSUE or HAZE alone looks like, or a POSTERIOR, how a frame is split into the two.
 
     DATA are scans or folders of scans with nothing but that in them; without any, or with the word "simulated", frames
-    are simulated. With --images they are pictures of anything: files, folders, .zip files, .npy or .npz arrays. A posterior learns from unpaired frames: train posterior --tissue DATA... --haze DATA... A run that
+    are simulated. With --images they are any pictures: files, folders, .zip files, .npy or .npz arrays.
+    A posterior learns from unpaired frames: train posterior --tissue DATA... --haze DATA... A run that
     was interrupted goes on from its last checkpoint, in PRIOR.run, when started again. On several GPUs:
     torchrun --nproc-per-node N -m usdehaze train ...
     """

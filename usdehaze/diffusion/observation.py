@@ -148,8 +148,8 @@ class LinearOperator(Observation):
     without a matrix, from conjugate gradients. Where ``c`` differs between measurements, S is solved as it is.
 
     Args:
-        forward: ``A``, as an ``(m, d)`` matrix, where d is less than the pixels of a frame on each of its channels; or a
-            function of ``(B, *tissue shape)`` frames.
+        forward: ``A``, as an ``(m, d)`` matrix, of each channel where d is the pixels of one; or a function of
+            ``(B, *tissue shape)`` frames.
         adjoint: ``A^T`` as a function of ``(B, *frame shape)``, where ``A`` is one.
         std: deviation of the noise, model units.
         tolerance: of conjugate gradients, as a share of the right-hand side's norm.

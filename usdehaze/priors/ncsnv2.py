@@ -147,7 +147,7 @@ class NCSNv2(nn.Module):
         nn.init.zeros_(cast(Tensor, self.end.bias))
 
     def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
-        """Args: x ``(B, inputs, depth, angle)`` of any size; c_noise is not looked at. Returns ``(B, outputs, ...)``."""
+        """Args: x ``(B, inputs, depth, angle)`` of any size; c_noise goes unused. Returns ``(B, outputs, ...)``."""
         h1 = self.stage1(self.begin(x))
         h2 = self.stage2(h1)
         h3 = self.stage3(h2)

@@ -1,7 +1,7 @@
 """Images of the paper's kinds, from the folder of test data: faces, natural images, digits, letters, other characters.
 
-All are 64 x 64 in colour, float32 in [0, 1]; characters are light on black, their three channels equal, as in the public
-code. Faces that are trained on, tuned on and tested on are three lots, drawn once; so are digits.
+All are 64 x 64 in colour, float32 in [0, 1]; characters are light on black, their three channels equal, as in the
+public code. Faces that are trained on, tuned on and tested on are three lots, drawn once; so are digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from validation.paths import real_scans
 
 GRID = (64, 64)
 SPLIT_SEED = 20250301  # decides which images are held out
-VALIDATION, TEST = 20, 160  # held-out images of each kind: to tune on, to test on
+HELD_OUT, TO_TUNE = 180, 9  # images of each kind that are not trained on; one in so many is to tune on, others to test
+MOST = 27_000  # to train on, as in the paper
 SPLITS = ("train", "validation", "test")
 TRANSLATION = 0.3  # of the side, at most, either way
 HAVE = {  # file or folder below the test data, by kind
@@ -41,7 +42,7 @@ def images(kind: str, split: str, n: int | None = None) -> Tensor:
     Args:
         kind: which.
         split: "train", "validation" or "test".
-        n: how many; all there are where it is None.
+        n: how many; all there are where it is None. Natural images are all for testing: none is ever learned.
 
     Raises:
         InputError: a folder without such data, or with fewer images.
@@ -50,11 +51,12 @@ def images(kind: str, split: str, n: int | None = None) -> Tensor:
         return translated(images("digits", split, n), SPLIT_SEED + SPLITS.index(split))
     every = _everything(kind)
     order = torch.randperm(len(every), generator=torch.Generator().manual_seed(SPLIT_SEED))
-    borders = {"validation": (0, VALIDATION), "test": (VALIDATION, VALIDATION + TEST)}
-    start, stop = borders.get(split, (min(VALIDATION + TEST, len(every) // 2), len(every)))
+    held_out = min(HELD_OUT, len(every) // 2) if kind != "natural" else len(every)
+    tune = held_out // TO_TUNE if kind != "natural" else 0
+    start, stop = {"validation": (0, tune), "test": (tune, held_out)}.get(split, (held_out, held_out + MOST))
     chosen = order[start:stop][:n]
-    if n is not None and len(chosen) < n:
-        raise InputError(_where(kind), f"{len(chosen)} {kind} to {split}", f"at least {n}", "ask for fewer with --images")
+    if split == "test" and n is not None and len(chosen) < n:
+        raise InputError(_where(kind), f"{len(chosen)} {kind} to test on", f"{n}", "ask for fewer with --images")
     return torch.stack([_coloured(every[i]) for i in chosen])
 
 

@@ -168,8 +168,6 @@ def _deviations(kind: str) -> Tensor:
     return noises.sine_deviations(data.GRID[0], SINE_STD)[:, None].expand(data.GRID)  # of a row
 
 
-def training_signal() -> Tensor:
-    """Faces to train on: no other signal is ever learned."""
-    return data.images("faces", "train")
-
-
+def training_signal(n: int | None = None) -> Tensor:
+    """Faces to train on, ``n`` or all: no other signal is ever learned."""
+    return data.images("faces", "train", n)

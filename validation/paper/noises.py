@@ -13,7 +13,11 @@ from usdehaze.diffusion.denoiser import Gaussian
 
 PERIOD = 16
 MATRIX_SEED = 20250302
-STREAKS, SLANT_DEG, DRAWN_AT = (40, 90), 25.0, 4  # streaks an image; largest slant from vertical; times finer than shown
+STREAKS, SLANT_DEG, DRAWN_AT = (
+    (40, 90),
+    25.0,
+    4,
+)  # streaks an image; degrees from vertical, at most; times finer
 
 
 def sine_deviations(n: int, mean: float) -> Tensor:

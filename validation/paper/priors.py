@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,15 +67,12 @@ def prior_of(kind: PriorKind, images: Tensor, path: Path, network: str, steps: i
 
 def account(prior: Prior) -> str:
     """What was trained how long, from the card."""
-    done = prior.card.get("training", {})
-    return (
-        f"{prior.card['network_name']} {prior.sha256[:8]}"
-        if not done
-        else f"{type(prior.network).__name__}, {done['steps']} steps, {done['frames']} images seen, {done['hours']} h"
-    )
+    done = prior.card["training"]
+    network = type(prior.network).__name__
+    return f"{network} {prior.sha256[:8]}, {done['steps']} steps, {done['frames']} images seen, {done['hours']} h"
 
 
-def _tell(kind: str, steps: int):  # type: ignore[no-untyped-def]
+def _tell(kind: str, steps: int) -> Callable[[Told], None]:
     def tell(told: Told) -> None:
         if told.held_out is not None:
             print(f"{kind} prior: step {told.step}/{steps}, held out {told.held_out:.4f}", flush=True)
