@@ -77,6 +77,9 @@ class Several(click.Command):
 )
 @click.option("--network", type=click.Choice(list(NETWORKS)), help="fast-unet by default.")
 @click.option("--images", type=click.Choice(["grey", "colour"]), help="DATA are plain images or arrays, not scans.")
+@click.option(
+    "--blend", type=Number(0.01, 0.99), metavar="SHARE", help="Posterior of images: share of haze in a frame."
+)
 @click.option("--no-mirror", is_flag=True, help="Left and right matter in the images (digits, letters).")
 @click.option("--parametrisation", type=click.Choice(["denoiser", "score"]), help="What it learns; the network's own.")
 @click.option("--from-prior", metavar="P", help="Fine-tune this prior: a file, or the name of a shipped one.")
@@ -235,14 +238,20 @@ class _Run:
 
     def _source(self, data: Data, recipe: Recipe, reading: Reading) -> FrameSource:
         images, mirror = self.options["images"], not self.options["no_mirror"]
-        if images and (self.kind == POSTERIOR or not data):
-            raise click.UsageError("--images is for a prior, tissue or haze, and needs DATA")
+        blend: float | None = self.options["blend"]
+        if images and not data:
+            raise click.UsageError("--images needs DATA")
+        if bool(blend) != bool(images and self.kind == POSTERIOR):
+            raise click.UsageError("a posterior of --images takes --blend SHARE, and nothing else does")
         if images is None and not mirror:
             raise click.UsageError("--no-mirror is for --images")
         if images:
-            from usdehaze.training.images import StoredImages, read_images
+            from usdehaze.training.images import BlendedImages, StoredImages, read_images
 
-            return StoredImages(read_images(data[self.kind], recipe.grid, images == "colour", reading.dataset), mirror)
+            read = {k: read_images(v, recipe.grid, images == "colour", reading.dataset) for k, v in data.items()}
+            if blend:
+                return BlendedImages.of(read["tissue"], read["haze"], blend, (mirror, mirror))
+            return StoredImages(read[self.kind], mirror)
         if data:
             from usdehaze.io import list_scans
             from usdehaze.training.scans import frames_of_scans, pairs_of_scans
@@ -294,6 +303,7 @@ class _Run:
             f"--grid {recipe.grid[0]}x{recipe.grid[1]} --steps {recipe.steps} --batch {recipe.batch}",
             f"--lr {recipe.lr:g} --seed {recipe.seed} --precision {recipe.precision}",
             *([f"--images {self.options['images']}"] if self.options["images"] else []),
+            *([f"--blend {self.options['blend']:g}"] if self.options["blend"] else []),
             *(["--no-mirror"] if self.options["no_mirror"] else []),
             *([f"--sync {recipe.sync}"] if recipe.sync > 1 else []),
             *([] if scans else [f"--pool {self.options['pool']} --fresh {self.options['fresh']}"]),

@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from usdehaze.errors import InputError
-from usdehaze.training.data import HELD_OUT_SEED, PICKS, evenly, generator_for, pick
+from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, evenly, generator_for, pick
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
@@ -156,3 +156,46 @@ class StoredImages:
         if self._train.device != device:
             self._train = self._train.to(device)
         return pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device), self.mirror)
+
+
+class BlendedImages:
+    """Two kinds of images, blended anew at every step: what a posterior of ``y = (1 - share) x + share n`` learns from.
+
+    Args:
+        tissue, haze: signal and structured noise; haze with a ``purpose`` of its own.
+        share: of haze in the frame.
+    """
+
+    simulated = False
+
+    def __init__(self, tissue: StoredImages, haze: StoredImages, share: float = 0.5) -> None:
+        self.tissue, self.haze, self.share = tissue, haze, share
+        self.fingerprint = f"{tissue.fingerprint} and {haze.fingerprint}, blended {share:g}"
+
+    @staticmethod
+    def of(tissue: Tensor, haze: Tensor, share: float, mirror: tuple[bool, bool]) -> BlendedImages:
+        """From images ``(N, C, H, W)`` of both kinds, and whether each may be mirrored."""
+        return BlendedImages(StoredImages(tissue, mirror[0]), StoredImages(haze, mirror[1], purpose=HAZE_PICKS), share)
+
+    @property
+    def description(self) -> str:
+        return f"tissue: {self.tissue.description}; haze: {self.haze.description}; blended with share {self.share:g}"
+
+    @property
+    def held_out(self) -> Tensor:
+        return self._paired(self.tissue.held_out, self.haze.held_out)
+
+    @property
+    def sample(self) -> Tensor:
+        return self._paired(self.tissue.sample, self.haze.sample)
+
+    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
+        """``(batch, 3 C, H, W)``: signal, noise, and their blend."""
+        return self._blend(*(side.draw(batch, seed, stream, step, device) for side in (self.tissue, self.haze)))
+
+    def _paired(self, x: Tensor, n: Tensor) -> Tensor:
+        both = max(len(x), len(n))
+        return self._blend(x[torch.arange(both) % len(x)], n[torch.arange(both) % len(n)])
+
+    def _blend(self, x: Tensor, n: Tensor) -> Tensor:
+        return torch.cat([x, n, (1 - self.share) * x + self.share * n], dim=1)

@@ -32,7 +32,7 @@ def draw_samples(prior: Prior, n: int, seed: int = 0, device: str | torch.device
 
 
 def split_samples(posterior: LearnedPosterior, y: Tensor, seed: int = 0) -> Tensor:
-    """One sample of tissue and haze of each frame, ``(B, 2, depth, angle)`` in [0, 1], from noise alone."""
+    """One sample of tissue and haze of each frame, ``(B, 2 C, depth, angle)`` in [0, 1], from noise alone."""
     streams = Streams([(seed, i) for i in range(len(y))], y.device)
     learned = Learned(y, posterior)
     sigma_max = float(posterior.card["sigma_max"])

@@ -83,13 +83,14 @@ def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwr
     device = next(model.parameters()).device
     if isinstance(model, LearnedPosterior):
         truth = _evenly(source.held_out)
-        x, n = split_samples(model, truth[:, 2:].to(device), seed).cpu().split(1, dim=1)
+        tissue, haze, hazy = truth.chunk(3, dim=1)
+        x, n = split_samples(model, hazy.to(device), seed).cpu().chunk(2, dim=1)
         rows = {
-            "hazy": truth[:, 2:],
+            "hazy": hazy,
             "tissue, found": x,
-            "true": truth[:, :1],
+            "true": tissue,
             "haze, found": n,
-            "true haze": truth[:, 1:2],
+            "true haze": haze,
         }
     else:
         rows = {

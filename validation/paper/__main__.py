@@ -42,6 +42,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--prior-steps", type=_positive, default=8000, help="optimiser steps of missing priors (8000)")
     parser.add_argument("--signal-prior", type=Path, help="weights to take, as of usdehaze train tissue")
     parser.add_argument("--noise-prior", type=Path, help="weights to take, as of usdehaze train haze")
+    parser.add_argument("--posterior", type=Path, help="weights to take, as of usdehaze train posterior")
     parser.add_argument("--steps", type=_positive, default=PAPER_STEPS, help="of the paper's samplers (600)")
     parser.add_argument("--train-steps", type=_positive, default=2000, help="of FLOW and GAN (2000)")
     parser.add_argument("--no-lpips", action="store_true", help="leave LPIPS out")
@@ -55,7 +56,7 @@ def main(words: list[str] | None = None) -> None:
     if args.quick:
         given |= QUICK
         budget = Budget(2, batch=4, solve_steps=2, tiny=True)
-    priors = {"signal_prior": args.signal_prior, "noise_prior": args.noise_prior}
+    priors = {"signal_prior": args.signal_prior, "noise_prior": args.noise_prior, "posterior": args.posterior}
     options = Options(
         work=args.work, batch=args.batch, seed=args.seed, budget=budget, lpips=not args.no_lpips, **given, **priors
     )

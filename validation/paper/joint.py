@@ -14,10 +14,12 @@ from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Posterior
 from usdehaze.diffusion.denoiser import Problem as Sampled
 from usdehaze.diffusion.guidance import DPS, PaperPiGDM, PiGDM, Projection, Proximal, SharedNoise
+from usdehaze.diffusion.learned import Learned as JointDenoiser
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
-from validation.paper.priors import Priors
+from usdehaze.priors.posterior import LearnedPosterior
+from validation.paper.priors import Priors, account
 from validation.paper.public_code import PublicRule
 from validation.paper.systems.base import Budget, Problem
 
@@ -93,6 +95,45 @@ class Joint:
         sigmas = karras_sigmas(self.steps, SIGMA_MIN, SIGMA_MAX)
         run = {"dpmpp-2m": samplers.dpmpp_2m, "stochastic": samplers.stochastic}[self.sampler]
         return run(guided, samplers.start(noise, SIGMA_MAX, guided.first_guess()), sigmas, noise)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The learned joint posterior of a blend: no priors, no rule, no observation model.
+
+    Attributes:
+        priors: with a posterior among them.
+        steps: network passes; one gives the posterior's mean, more a sample.
+    """
+
+    name: str
+    priors: Priors
+    steps: int
+
+    def prepare(self, signal: Tensor, noise: Tensor, seed: int, budget: Budget, work: Path) -> str:
+        """The posterior is there already."""
+        return account(self._posterior)
+
+    def key(self) -> dict[str, Any]:
+        """All that decides its figures, but for seed and measurement."""
+        return {"posterior": self._posterior.sha256, "steps": self.steps}
+
+    @property
+    def _posterior(self) -> LearnedPosterior:
+        if self.priors.posterior is None:
+            raise UsdehazeError("no posterior was trained")
+        return self.priors.posterior
+
+    def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
+        """Of each measurement the mean or a sample; measurement i draws from the stream ``seed + i`` alone."""
+        guided = JointDenoiser(problem.y, self._posterior)
+        streams = Streams([(seed + i,) for i in range(len(problem.y))])
+        sigma_max = float(self._posterior.card["sigma_max"])
+        with torch.no_grad():
+            u = samplers.start(lambda: streams.normal((guided.size,)), sigma_max)
+            end = samplers.dpmpp_2m(guided, u, karras_sigmas(self.steps, SIGMA_MIN, sigma_max))
+        x, n = guided.parts(end)
+        return x.clamp(0, 1), n
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from usdehaze.errors import UsdehazeError
-from validation.paper.joint import Input, Joint
+from validation.paper.joint import Input, Joint, Learned
 from validation.paper.priors import Priors
 from validation.paper.systems.base import System
 
@@ -26,6 +26,7 @@ class Method:
         images_only: not defined for compressed sensing.
         sensed: defined for compressed sensing alone.
         by_priors: it samples with the priors.
+        learned: it is the learned posterior.
     """
 
     make: Callable[[Priors, int], System]
@@ -34,6 +35,7 @@ class Method:
     images_only: bool = False
     sensed: bool = False
     by_priors: bool = True
+    learned: bool = False
 
 
 def _joint(rule: str, n_images: int = MANY, blends: bool = False, **options: object) -> Callable[[str], Method]:
@@ -46,6 +48,13 @@ def _joint(rule: str, n_images: int = MANY, blends: bool = False, **options: obj
 def _few(rule: str, steps: int, sampler: str) -> Callable[[str], Method]:
     def made(name: str) -> Method:
         return Method(lambda priors, most: Joint(name, priors, rule, min(steps, most), sampler), FEW)
+
+    return made
+
+
+def _learned(steps: int) -> Callable[[str], Method]:
+    def made(name: str) -> Method:
+        return Method(lambda priors, most: Learned(name, priors, min(steps, most)), FEW, blends=True, learned=True)
 
     return made
 
@@ -79,6 +88,8 @@ METHODS: dict[str, Method] = {
         "proximal, 20 steps": _few("proximal", 20, "stochastic"),
         "proximal, 40 steps": _few("proximal", 40, "stochastic"),
         "proximal, 100 steps": _few("proximal", 100, "stochastic"),
+        "learned posterior, mean": _learned(1),
+        "learned posterior, 20 steps": _learned(20),
         "flow": _other("flow", "Flow", MANY, latent=False),
         "flow latent": _other("flow", "Flow", MANY, latent=True),
         "gan": _other("gan", "Gan", MANY),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ from torch import Tensor
 
 from usdehaze.choices import PriorKind
 from usdehaze.diffusion.denoiser import Denoiser
-from usdehaze.errors import UsdehazeError
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.training.images import StoredImages
+from usdehaze.training.data import FrameSource
+from usdehaze.training.images import BlendedImages, StoredImages
 from usdehaze.training.train import Recipe, Told, train
 
 RECIPES = {  # of each network, by its name in tables
@@ -30,11 +32,13 @@ class Priors:
         signal: of images.
         noise: of images, or a closed form; of the shape of a measurement.
         told: what was trained how long, one line.
+        posterior: of blends of the two, where it is wanted.
     """
 
     signal: Prior
     noise: Denoiser
     told: str
+    posterior: LearnedPosterior | None = None
 
     @property
     def key(self) -> dict[str, str]:
@@ -42,39 +46,50 @@ class Priors:
         return {"signal": self.signal.sha256, "noise": getattr(self.noise, "sha256", "exact")}
 
 
-def prior_of(kind: PriorKind, images: Tensor, path: Path, network: str, steps: int, batch: int, seed: int) -> Prior:
+def prior_of(
+    kind: PriorKind, images: Callable[[], Tensor], path: Path, network: str, steps: int, batch: int, seed: int
+) -> Prior:
     """The prior in ``path``, trained there first if it is missing; a run that was stopped goes on.
 
     Args:
         kind: "tissue" of signals, "haze" of noise.
-        images: ``(N, C, H, W)`` in [0, 1].
+        images: gives ``(N, C, H, W)`` in [0, 1].
         network: of `RECIPES`.
         steps, batch, seed: see `Recipe`.
     """
     if not path.exists():
+        seen = images()
         recipe = Recipe(
-            kind, **RECIPES[network], grid=(images.shape[2], images.shape[3]), steps=steps, batch=batch, seed=seed
+            kind, **RECIPES[network], grid=(seen.shape[2], seen.shape[3]), steps=steps, batch=batch, seed=seed
         )  # type: ignore[arg-type]
-        source = StoredImages(images, mirror=kind == "tissue")
-        trained = train(
-            recipe, source, path, path.with_suffix(".checkpoint.safetensors"), every=100, tell=_tell(kind, steps),
-            command="validation.paper",
-        )  # fmt: skip
-        if trained is None:
-            raise UsdehazeError(f"training of {path.name} was stopped; the same command goes on")
+        _trained(recipe, StoredImages(seen, mirror=kind == "tissue"), path)
     return Prior.load(path, kind)
 
 
-def account(prior: Prior) -> str:
+def posterior_of(
+    pairs: Callable[[], BlendedImages], path: Path, tiny: bool, steps: int, grid: tuple[int, int], seed: int
+) -> LearnedPosterior:
+    """The learned posterior in ``path``, trained there first if it is missing, as `prior_of`."""
+    if not path.exists():
+        config = {"channels": [8, 16]} if tiny else {"channels": [32, 48, 96, 192]}
+        recipe = Recipe("posterior", "FastUNet", config, "posterior", grid, steps, 16, seed=seed)
+        _trained(recipe, pairs(), path)
+    return LearnedPosterior.load(path)
+
+
+def account(prior: Prior | LearnedPosterior) -> str:
     """What was trained how long, from the card."""
     done = prior.card["training"]
     network = type(prior.network).__name__
     return f"{network} {prior.sha256[:8]}, {done['steps']} steps, {done['frames']} images seen, {done['hours']} h"
 
 
-def _tell(kind: str, steps: int) -> Callable[[Told], None]:
+def _trained(recipe: Recipe, source: FrameSource, path: Path) -> None:
     def tell(told: Told) -> None:
         if told.held_out is not None:
-            print(f"{kind} prior: step {told.step}/{steps}, held out {told.held_out:.4f}", flush=True)
+            print(f"{path.stem}: step {told.step}/{recipe.steps}, held out {told.held_out:.4f}", file=sys.stderr)
 
-    return tell
+    train(
+        recipe, source, path, path.with_suffix(".checkpoint.safetensors"), every=100, tell=tell,
+        command="python -m validation.paper",
+    )  # fmt: skip

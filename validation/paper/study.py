@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from usdehaze.choices import PriorKind
 from usdehaze.errors import UsdehazeError
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
+from usdehaze.training.images import BlendedImages
 from validation.lpips import Lpips
 from validation.paper import metrics
+from validation.paper.data import GRID
 from validation.paper.experiments import Experiment, Measured, exact_prior, measured, noise_of, training_signal
 from validation.paper.methods import METHODS, PAPER_STEPS, Method
-from validation.paper.priors import Priors, account, prior_of
+from validation.paper.priors import Priors, account, posterior_of, prior_of
 from validation.paper.systems.base import Budget, System
 from validation.records import Records
 
@@ -40,7 +44,7 @@ class Options:
         steps: of the paper's samplers.
         batch: measurements that are solved together.
         seed: of training and sampling.
-        signal_prior, noise_prior: weights to take in place of those in ``work``.
+        signal_prior, noise_prior, posterior: weights to take in place of those in ``work``.
         budget: of the other systems.
         trained_on: training images at most; None for all.
         lpips: whether it is measured.
@@ -55,6 +59,7 @@ class Options:
     seed: int = 0
     signal_prior: Path | None = None
     noise_prior: Path | None = None
+    posterior: Path | None = None
     budget: Budget = field(default_factory=Budget)
     trained_on: int | None = None
     lpips: bool = True
@@ -78,31 +83,43 @@ def _fits(method: Method, experiment: Experiment) -> bool:
     return sensed or not method.sensed
 
 
-def priors_for(experiment: Experiment, options: Options) -> Priors:
-    """Priors of faces and of the noise that the experiment knows, trained where they are missing."""
-    folder = options.work / "priors"
+def priors_for(experiment: Experiment, methods: list[str], options: Options) -> Priors | None:
+    """What these methods need: priors of faces and of the noise that the experiment knows, a posterior of both.
+
+    Trained where they are missing; None where no method samples with them.
+    """
+    if not any(METHODS[m].by_priors for m in methods):
+        return None
     exact = exact_prior(experiment.known)
+    path = options.work / "priors"
+    name = f"{options.network}-{options.prior_steps}-{options.seed}.safetensors"
 
-    def prior(kind: Any, of: str, given: Path | None) -> Prior:
-        if given is not None:
-            return Prior.load(given, kind)
-        images = training_signal(options.trained_on) if kind == "tissue" else noise_of(of, "train", options.trained_on)
-        path = folder / f"{of}-{options.network}-{options.prior_steps}.safetensors"
-        return prior_of(
-            kind, images, path, options.network, options.prior_steps, 16, options.seed
-        )
+    def of_noise() -> Tensor:
+        return noise_of(experiment.known, "train", options.trained_on)
 
-    signal = prior("tissue", "faces", options.signal_prior)
-    noise = exact or prior("haze", experiment.known, options.noise_prior)
+    def prior(kind: PriorKind, of: str, given: Path | None, images: Callable[[], Tensor]) -> Prior:
+        if given is None:
+            recipe = options.network, options.prior_steps, 16, options.seed
+            return prior_of(kind, images, path / f"{of}-{name}", *recipe)
+        return Prior.load(given, kind)
+
+    signal = prior("tissue", "faces", options.signal_prior, lambda: training_signal(options.trained_on))
+    noise = exact or prior("haze", experiment.known, options.noise_prior, of_noise)
     told = f"faces: {account(signal)}; noise: {account(noise) if isinstance(noise, Prior) else 'its own score, exact'}"
-    return Priors(signal, noise, told)
+    posterior = None
+    if any(METHODS[m].learned for m in methods):
+        posterior = options.posterior and LearnedPosterior.load(options.posterior)
+        posterior = posterior or posterior_of(
+            lambda: BlendedImages.of(training_signal(options.trained_on), of_noise(), 0.5, (True, False)),
+            path / f"blend-{experiment.known}-{name}", options.network == "tiny", options.prior_steps, GRID, options.seed,
+        )  # fmt: skip
+    return Priors(signal, noise, told, posterior)
 
 
 def study(name: str, experiment: Experiment, methods: list[str], options: Options) -> Iterator[dict[str, Any]]:
     """One record a method: figures by image, seconds, what was trained; or "missing", why there are none."""
     lpips = metrics.load_lpips() if options.lpips else None
-    needs_priors = any(METHODS[m].by_priors for m in methods)
-    priors: Any = priors_for(experiment, options) if needs_priors else None
+    priors: Any = priors_for(experiment, methods, options)
     for method in methods:
         n = min(METHODS[method].images, options.images or METHODS[method].images)
         try:

@@ -25,7 +25,7 @@ def run(methods: list[str] | None, options: Options, results: Path) -> None:
     """Times one image of each method and writes the table."""
     experiment = EXPERIMENTS[ON]
     names = [name for name in wanted(experiment, methods) if name != "input"]
-    priors: Any = priors_for(experiment, options) if any(METHODS[name].by_priors for name in names) else None
+    priors: Any = priors_for(experiment, names, options)
     every = measured(experiment, "test", 1)
     lines = head("method", ["CPU s an image", "wall s", "printed, ms"])
     for name in names:
