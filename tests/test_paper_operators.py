@@ -1,4 +1,4 @@
-"""The paper's operators on Gaussians: what the exact rules estimate is the posterior mean, written out with matrices."""
+"""The paper's operators on Gaussians: the exact rules estimate the posterior mean, written out with matrices."""
 
 import math
 

@@ -77,9 +77,7 @@ class Several(click.Command):
 )
 @click.option("--network", type=click.Choice(list(NETWORKS)), help="fast-unet by default.")
 @click.option("--images", type=click.Choice(["grey", "colour"]), help="DATA are plain images or arrays, not scans.")
-@click.option(
-    "--blend", type=Number(0.01, 0.99), metavar="SHARE", help="Posterior of images: share of haze in a frame."
-)
+@click.option("--blend", type=Number(0.01, 0.99), metavar="SHARE", help="Posterior of images: share of haze.")
 @click.option("--no-mirror", is_flag=True, help="Left and right matter in the images (digits, letters).")
 @click.option("--parametrisation", type=click.Choice(["denoiser", "score"]), help="What it learns; the network's own.")
 @click.option("--from-prior", metavar="P", help="Fine-tune this prior: a file, or the name of a shipped one.")

@@ -13,6 +13,7 @@ from validation.paper.systems.base import System
 
 FEW, MANY = 100, 20  # images: of methods of seconds, and of minutes an image
 PAPER_STEPS = 600
+TUNED = ", tuned"  # ends the name of a method whose lambda and kappa are chosen on validation images
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ METHODS: dict[str, Method] = {
         "pigdm": _joint("pigdm"),
         "dps": _joint("dps"),
         "projection": _joint("projection", FEW),
+        "pigdm, tuned": _joint("pigdm"),
+        "dps, tuned": _joint("dps"),
+        "projection, tuned": _joint("projection", FEW),
         "pigdm alone": _joint("pigdm", alone=True),
         "dps alone": _joint("dps", alone=True),
         "projection alone": _joint("projection", FEW, alone=True),
@@ -105,4 +109,8 @@ METHODS: dict[str, Method] = {
     }.items()
 }
 METHODS = {"input": Method(lambda priors, steps: Input(), images_only=True, by_priors=False)} | METHODS
-JOINT = [name for name, m in METHODS.items() if m.by_priors and "alone" not in name and "public" not in name]
+JOINT = [  # that may stand for joint sampling as it is meant
+    name
+    for name, m in METHODS.items()
+    if m.by_priors and not any(w in name for w in ("alone", "public", "started from"))
+]

@@ -24,9 +24,10 @@ from validation.lpips import Lpips
 from validation.paper import metrics
 from validation.paper.data import GRID
 from validation.paper.experiments import Experiment, Measured, exact_prior, measured, noise_of, training_signal
-from validation.paper.methods import METHODS, PAPER_STEPS, Method
+from validation.paper.methods import METHODS, PAPER_STEPS, TUNED, Method
 from validation.paper.priors import Priors, account, posterior_of, prior_of
 from validation.paper.systems.base import Budget, System
+from validation.paper.tune import tuned
 from validation.records import Records
 
 SHOWN = 6  # images of each method whose estimates are kept, for the sheet
@@ -111,7 +112,8 @@ def priors_for(experiment: Experiment, methods: list[str], options: Options) -> 
         posterior = options.posterior and LearnedPosterior.load(options.posterior)
         posterior = posterior or posterior_of(
             lambda: BlendedImages.of(training_signal(options.trained_on), of_noise(), 0.5, (True, False)),
-            path / f"blend-{experiment.known}-{name}", options.network == "tiny", options.prior_steps, GRID, options.seed,
+            path / f"blend-{experiment.known}-{name}", options.network == "tiny", options.prior_steps, GRID,
+            options.seed,
         )  # fmt: skip
     return Priors(signal, noise, told, posterior)
 
@@ -124,6 +126,8 @@ def study(name: str, experiment: Experiment, methods: list[str], options: Option
         n = min(METHODS[method].images, options.images or METHODS[method].images)
         try:
             system = METHODS[method].make(priors, options.steps)
+            if method.endswith(TUNED):
+                system = tuned(system, name, experiment, options.seed, _records(options))
             told = prepared(system, method, experiment, options)
             yield _measure(name, method, system, told, measured(experiment, "test", n), lpips, options)
         except UsdehazeError as error:
@@ -137,7 +141,7 @@ def prepared(system: System, method: str, experiment: Experiment, options: Optio
         return system.prepare(nothing, nothing, options.seed, options.budget, options.work)
     signal = training_signal(options.trained_on)
     noise = noise_of(experiment.known, "train", options.trained_on)
-    work = options.work / "systems" / method.split()[0] / experiment.known
+    work = options.work / "systems" / method.split()[0]
     work.mkdir(parents=True, exist_ok=True)
     return system.prepare(signal, noise, options.seed, options.budget, work)
 
@@ -145,7 +149,7 @@ def prepared(system: System, method: str, experiment: Experiment, options: Optio
 def _measure(
     name: str, method: str, system: System, told: str, every: Measured, lpips: Lpips | None, options: Options
 ) -> dict[str, Any]:
-    records = Records(options.work / "records", "validation.paper.study")
+    records = _records(options)
     of_system = getattr(system, "key", lambda: {"budget": repr(options.budget)})()
     by = {"method": method, "seed": options.seed, "lpips": lpips.sha256[:16] if lpips else None, **of_system}
     kept: dict[int, dict[str, Any]] = {}
@@ -161,6 +165,10 @@ def _measure(
         seconds = sum(kept[i]["wall_s"] for i in rows) / len(rows)
         print(f"{name}, {method}: {rows[-1] + 1} of {len(every.signal)} images, {seconds:.2f} s each", file=sys.stderr)
     return {"method": method, "trained": told, "figures": {i: kept[i] for i in sorted(kept)}}
+
+
+def _records(options: Options) -> Records:
+    return Records(options.work / "records", "validation.paper.study")
 
 
 def _solved(

@@ -11,7 +11,7 @@ from typing import Any
 from usdehaze.errors import UsdehazeError
 from validation.markdown import head, row
 from validation.paper.experiments import EXPERIMENTS, measured
-from validation.paper.methods import METHODS
+from validation.paper.methods import METHODS, TUNED
 from validation.paper.report import MARK, write_section
 from validation.paper.study import Options, prepared, priors_for, wanted
 
@@ -24,7 +24,7 @@ PRINTED_MS = {  # one RTX 3080 Ti, T = 600
 def run(methods: list[str] | None, options: Options, results: Path) -> None:
     """Times one image of each method and writes the table."""
     experiment = EXPERIMENTS[ON]
-    names = [name for name in wanted(experiment, methods) if name != "input"]
+    names = [name for name in wanted(experiment, methods) if name != "input" and not name.endswith(TUNED)]
     priors: Any = priors_for(experiment, names, options)
     every = measured(experiment, "test", 1)
     lines = head("method", ["CPU s an image", "wall s", "printed, ms"])
