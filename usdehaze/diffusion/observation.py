@@ -171,7 +171,7 @@ class LinearOperator(Observation):
     def forward(self, x: Tensor) -> Tensor:
         """``A x``; for a matrix ``(B, channels * m)``."""
         if self.matrix is None:
-            return self._forward(x)  # type: ignore[no-any-return, operator]
+            return self._forward(x)  # type: ignore[operator]
         return (x.reshape(len(x), -1, self.matrix.shape[1]) @ self.matrix.T).flatten(1)
 
     def transpose(self, v: Tensor, like: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Prior(nn.Module):
     def shape(self) -> tuple[int, int, int]:
         """``(C, depth, angle)`` of the frames that it was trained on."""
         depth, angle = self.card["grid"]
-        return int(self.network.config.get("outputs", 1)), depth, angle  # type: ignore[operator, union-attr, arg-type]
+        return int(self.network.config.get("outputs", 1)), depth, angle  # type: ignore[operator, union-attr]
 
     @property
     def data_mean(self) -> float:

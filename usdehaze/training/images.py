@@ -38,10 +38,10 @@ def read_images(
     Raises:
         InputError: a file that cannot be read, or has no images; values that are neither 8 bit nor in [0, 1].
     """
-    paths = [Path(path) for path in paths]
-    found = torch.cat([torch.from_numpy(each) for path in paths for each in _images(path, grid, colour, dataset)])
+    files = [Path(path) for path in paths]
+    found = torch.cat([torch.from_numpy(each) for path in files for each in _images(path, grid, colour, dataset)])
     if len(found) < 2:
-        raise InputError(paths[0], "1 image", "at least 2: one to train on, one to hold out")
+        raise InputError(files[0], "1 image", "at least 2: one to train on, one to hold out")
     return found
 
 

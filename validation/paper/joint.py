@@ -93,11 +93,13 @@ class Joint:
             u = samplers.start(noise, self.start or sde.beta(1.0))
             return samplers.euler_maruyama(guided, u, sde, times(self.steps), noise)
         sigmas = karras_sigmas(self.steps, SIGMA_MIN, SIGMA_MAX)
-        run = {"dpmpp-2m": samplers.dpmpp_2m, "stochastic": samplers.stochastic}[self.sampler]
-        return run(guided, samplers.start(noise, SIGMA_MAX, guided.first_guess()), sigmas, noise)
+        u = samplers.start(noise, SIGMA_MAX, guided.first_guess())
+        if self.sampler == "dpmpp-2m":
+            return samplers.dpmpp_2m(guided, u, sigmas, noise)
+        return samplers.stochastic(guided, u, sigmas, noise)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Learned:
     """The learned joint posterior of a blend: no priors, no rule, no observation model.
 
@@ -136,7 +138,7 @@ class Learned:
         return x.clamp(0, 1), n
 
 
-@dataclass(frozen=True)
+@dataclass
 class Input:
     """The measurement as it is, to compare with."""
 

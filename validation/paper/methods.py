@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from usdehaze.errors import UsdehazeError
 from validation.paper.joint import Input, Joint, Learned
@@ -39,9 +40,9 @@ class Method:
     learned: bool = False
 
 
-def _joint(rule: str, n_images: int = MANY, blends: bool = False, **options: object) -> Callable[[str], Method]:
+def _joint(rule: str, n_images: int = MANY, blends: bool = False, **options: Any) -> Callable[[str], Method]:
     def made(name: str) -> Method:
-        return Method(lambda priors, steps: Joint(name, priors, rule, steps, **options), n_images, blends)  # type: ignore[arg-type]
+        return Method(lambda priors, steps: Joint(name, priors, rule, steps, **options), n_images, blends)
 
     return made
 
@@ -73,7 +74,7 @@ def _other(module: str, of: str, n_images: int = FEW, **options: object) -> Call
     return lambda name: Method(make, n_images, by_priors=False, **flags)
 
 
-_START_1 = {"start": 1.0}
+_START_1: dict[str, Any] = {"start": 1.0}
 METHODS: dict[str, Method] = {
     name: made(name)
     for name, made in {
@@ -109,8 +110,5 @@ METHODS: dict[str, Method] = {
     }.items()
 }
 METHODS = {"input": Method(lambda priors, steps: Input(), images_only=True, by_priors=False)} | METHODS
-JOINT = [  # that may stand for joint sampling as it is meant
-    name
-    for name, m in METHODS.items()
-    if m.by_priors and not any(w in name for w in ("alone", "public", "started from"))
-]
+DEPARTURES = ("alone", "public", "started from")  # in names of what is not joint sampling as it is meant
+JOINT = [name for name, m in METHODS.items() if m.by_priors and not any(word in name for word in DEPARTURES)]

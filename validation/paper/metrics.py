@@ -31,7 +31,7 @@ def figures(estimates: Tensor, truth: Tensor, lpips: Lpips | None) -> list[dict[
         lpips: see `load_lpips`; None leaves it out.
     """
     with torch.no_grad():
-        ssim = SSIMMetric(spatial_dims=2, data_range=1.0)(estimates, truth).flatten().tolist()
+        ssim = torch.as_tensor(SSIMMetric(spatial_dims=2, data_range=1.0)(estimates, truth)).flatten().tolist()
         apart = lpips(2 * estimates - 1, 2 * truth - 1).tolist() if lpips else []
     found = [{"psnr_db": psnr_db(a, b), "ssim": s} for a, b, s in zip(estimates, truth, ssim, strict=True)]
     return [f | {"lpips": apart[i]} if apart else f for i, f in enumerate(found)]

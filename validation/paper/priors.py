@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from usdehaze.training.data import FrameSource
 from usdehaze.training.images import BlendedImages, StoredImages
 from usdehaze.training.train import Recipe, Told, train
 
-RECIPES = {  # of each network, by its name in tables
+RECIPES: dict[str, dict[str, Any]] = {  # of each network, by its name in tables
     "fast-unet": {"network": "FastUNet", "parametrisation": "denoiser", "lr": 1e-3},
     "ncsnv2": {"network": "NCSNv2", "parametrisation": "score", "lr": 5e-4},
     "tiny": {"network": "FastUNet", "parametrisation": "denoiser", "lr": 1e-3, "config": {"channels": [8, 16]}},
@@ -61,7 +62,7 @@ def prior_of(
         seen = images()
         recipe = Recipe(
             kind, **RECIPES[network], grid=(seen.shape[2], seen.shape[3]), steps=steps, batch=batch, seed=seed
-        )  # type: ignore[arg-type]
+        )
         _trained(recipe, StoredImages(seen, mirror=kind == "tissue"), path)
     return Prior.load(path, kind)
 

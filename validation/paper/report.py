@@ -137,7 +137,7 @@ def sheet(path: Path, every: Measured, records: list[dict[str, Any]]) -> None:
         rows.append(("true noise", [_pixels(v.numpy()) for v in every.noise[:n]]))
     for record in shown:
         estimates = [_stored(record["figures"].get(i, {}).get("estimate")) for i in range(n)]
-        rows.append((record["method"], [e and _pixels(e["signal"]) for e in estimates]))
+        rows.append((record["method"], [None if e is None else _pixels(e["signal"]) for e in estimates]))
         if not every.problem.is_matrix and any(e and "noise" in e for e in estimates):
             rows.append(("its noise", [_pixels(e["noise"]) if e and "noise" in e else None for e in estimates]))
     _, height, width = every.problem.shape

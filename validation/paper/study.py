@@ -24,6 +24,7 @@ from validation.lpips import Lpips
 from validation.paper import metrics
 from validation.paper.data import GRID
 from validation.paper.experiments import Experiment, Measured, exact_prior, measured, noise_of, training_signal
+from validation.paper.joint import Joint
 from validation.paper.methods import METHODS, PAPER_STEPS, TUNED, Method
 from validation.paper.priors import Priors, account, posterior_of, prior_of
 from validation.paper.systems.base import Budget, System
@@ -109,8 +110,7 @@ def priors_for(experiment: Experiment, methods: list[str], options: Options) -> 
     told = f"faces: {account(signal)}; noise: {account(noise) if isinstance(noise, Prior) else 'its own score, exact'}"
     posterior = None
     if any(METHODS[m].learned for m in methods):
-        posterior = options.posterior and LearnedPosterior.load(options.posterior)
-        posterior = posterior or posterior_of(
+        posterior = LearnedPosterior.load(options.posterior) if options.posterior else posterior_of(
             lambda: BlendedImages.of(training_signal(options.trained_on), of_noise(), 0.5, (True, False)),
             path / f"blend-{experiment.known}-{name}", options.network == "tiny", options.prior_steps, GRID,
             options.seed,
@@ -126,7 +126,7 @@ def study(name: str, experiment: Experiment, methods: list[str], options: Option
         n = min(METHODS[method].images, options.images or METHODS[method].images)
         try:
             system = METHODS[method].make(priors, options.steps)
-            if method.endswith(TUNED):
+            if method.endswith(TUNED) and isinstance(system, Joint):
                 system = tuned(system, name, experiment, options.seed, _records(options))
             told = prepared(system, method, experiment, options)
             yield _measure(name, method, system, told, measured(experiment, "test", n), lpips, options)
@@ -176,14 +176,15 @@ def _solved(
     by: dict[str, Any],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Figures of a batch; rows that follow one another are solved together."""
-    found = []
+    found: list[dict[str, Any]] = []
     for run in _runs(rows):
         problem = every.problem.split(slice(run[0], run[-1] + 1))
         wall, cpu = time.monotonic(), time.process_time()
         signal, noise = system.solve(problem, options.seed + run[0])
         wall, cpu = (time.monotonic() - wall) / len(run), (time.process_time() - cpu) / len(run)
         truth = every.signal[run[0] : run[-1] + 1]
-        for i, figures in enumerate(metrics.figures(signal, truth, lpips)):
+        for i, of_image in enumerate(metrics.figures(signal, truth, lpips)):
+            figures: dict[str, Any] = {**of_image}
             if noise is not None:
                 figures["noise_psnr_db"] = metrics.psnr_db(noise[i], every.noise[run[i]])
             found.append(figures | {"wall_s": round(wall, 3), "solve_cpu_s": round(cpu, 3), "together": len(run)})
