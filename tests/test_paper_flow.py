@@ -81,7 +81,7 @@ def test_sequences_are_folded_so_that_every_level_finds_even_sides() -> None:
     assert folded((3, 64, 64)) == (3, 64, 64)
     with pytest.raises(UsdehazeError, match="length that 64 divides, found 2050"):
         folded((1, 1, 2050))
-    with pytest.raises(UsdehazeError, match="multiples of 16, found 20 x 64"):
+    with pytest.raises(UsdehazeError, match="sides of multiples of 16, found 20 x 64"):
         Glow((3, 20, 64))
 
 
@@ -176,8 +176,8 @@ def test_system_splits_a_blend_and_batches_change_nothing(latent: bool, tmp_path
     generator = torch.Generator().manual_seed(0)
     signal = 0.5 + 0.1 * torch.randn(64, 1, 8, 8, generator=generator)
     noise = 0.2 + 0.02 * torch.randn(64, 1, 8, 8, generator=generator)
-    system = Flow(latent, lr=5e-3)
-    system.prepare(signal, noise, 0, Budget(train_steps=30, batch=16, solve_steps=40, tiny=True), tmp_path)
+    system = Flow(latent, weight=1, step=0.02, lr=5e-3)
+    system.prepare(signal, noise, 0, Budget(train_steps=30, batch=16, solve_steps=30, tiny=True), tmp_path)
     y = 0.5 * signal[:3] + 0.5 * noise[:3]
     problem = Problem(y, Blend(0.5), (1, 8, 8), 0.1)
     x, n = system.solve(problem, 0)
@@ -191,11 +191,10 @@ def test_system_splits_a_blend_and_batches_change_nothing(latent: bool, tmp_path
 def test_values_without_a_density_do_not_stop_a_search() -> None:
     class Half(Diagonal):
         def log_prob(self, x: Tensor) -> Tensor:
-            return super().log_prob(x) + torch.where(x.flatten(1)[:, 0] < 0, math.nan, 0.0)
+            return super().log_prob(x) + torch.where(x.flatten(1)[:, 0] < -0.9, math.nan, 0.0)
 
     problem, signal, noise, closed = gaussian_problem(Additive())
     start = torch.full((2, 1, 2, 4), 0.5, dtype=torch.float64)
     start[1, 0, 0, 0] = -1
     found = map_in_data(problem, Half(signal.mean, signal.std), noise, start, 400, 0.02)
-    assert torch.isfinite(found).all()
-    torch.testing.assert_close(found[0], closed[0], rtol=0, atol=2e-3)
+    torch.testing.assert_close(found, closed, rtol=0, atol=2e-3)

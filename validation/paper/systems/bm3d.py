@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +25,10 @@ class Bm3d:
         if find_spec("bm3d") is None:
             raise UsdehazeError("BM3D is not installed: pip install 'usdehaze[bm3d]' (non-commercial licence)")
         return ""
+
+    def key(self) -> dict[str, Any]:
+        """What decides the estimates beside the measurement, for records."""
+        return {"bm3d": version("bm3d")}
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """See `System`; colours are denoised together.

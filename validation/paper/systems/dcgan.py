@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import cast
 
 import torch
@@ -45,7 +46,7 @@ class Discriminator(nn.Module):
         _check(shape, channels)
         layers: list[nn.Module] = []
         widths = (shape[0], *reversed(channels))
-        for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+        for i, (a, b) in enumerate(pairwise(widths)):
             norm = [nn.BatchNorm2d(b)] if i else []
             layers += [nn.Conv2d(a, b, 4, 2, 1, bias=False), *norm, nn.LeakyReLU(0.2)]
         self.net = nn.Sequential(*layers, nn.Conv2d(widths[-1], 1, 4, bias=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from validation.paper.systems.fitting import Fit, fingerprint, fit
 from validation.paper.systems.glow import DEPTH, LEVELS, WIDTH, Glow, normal_log_prob
 
 LR, STEP, STEPS, WEIGHT = 1e-4, 0.005, 600, 0.03  # the paper's: of training; of the search; lambda
+SHORT, SHORT_LR = 50_000, 1e-3  # shorter trainings (the paper's has 187,500 steps of 16) take Glow's own rate
 BITS = 5  # images are taken to have 32 grey levels (as in Glow, and in the public code)
 HELD_OUT = 64  # images, at most a tenth, that tell how good a flow is
 CHUNK = 16  # measurements searched for at once, for the sake of memory
@@ -41,12 +42,17 @@ class Flow:
             pixels, ``log p_N(n) + log p_X(x)``; ``n = (y - A x) / b``.
         weight: lambda.
         step: of the search.
-        lr: of training.
+        lr: of training; None is the paper's, or of short trainings Glow's own.
         width: see `Glow`.
     """
 
     def __init__(
-        self, latent: bool = False, weight: float = WEIGHT, step: float = STEP, lr: float = LR, width: int = WIDTH
+        self,
+        latent: bool = False,
+        weight: float = WEIGHT,
+        step: float = STEP,
+        lr: float | None = None,
+        width: int = WIDTH,
     ) -> None:
         self.name = "flow latent" if latent else "flow"
         self.latent, self.weight, self.step, self.lr, self.width = latent, weight, step, lr, width
@@ -54,11 +60,15 @@ class Flow:
     def prepare(self, signal: Tensor, noise: Tensor, seed: int, budget: Budget, work: Path) -> str:
         """Trains both flows; see `System`. "flow" and "flow latent" share them where ``work`` is the same."""
         self.steps = STEPS if budget.solve_steps is None else budget.solve_steps
-        told = []
-        self.signal, line = train_flow("signal", signal, seed, budget, work, self.lr, self.width)
-        told.append(line)
-        self.noise, line = train_flow("noise", noise, seed + 1, budget, work, self.lr, self.width)
-        return "; ".join([*told, line])
+        self.signal, of_signal = train_flow("signal", signal, seed, budget, work, self.lr, self.width)
+        self.noise, of_noise = train_flow("noise", noise, seed + 1, budget, work, self.lr, self.width)
+        self.trained = [fingerprint(signal), fingerprint(noise), seed, budget.train_steps, budget.batch]
+        return f"{of_signal}; {of_noise}"
+
+    def key(self) -> dict[str, Any]:
+        """What decides the estimates beside the measurement and the seed, for records."""
+        searched = {"latent": self.latent, "weight": self.weight, "step": self.step, "steps": self.steps}
+        return searched | {"width": self.width, "lr": self.lr, "trained": self.trained}
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """See `System`; an estimate does not depend on the other measurements."""
@@ -128,13 +138,14 @@ def _ascend(objective: Callable[[Tensor], Tensor], start: Tensor, steps: int, st
 
 
 def train_flow(
-    what: str, images: Tensor, seed: int, budget: Budget, work: Path, lr: float = LR, width: int = WIDTH
+    what: str, images: Tensor, seed: int, budget: Budget, work: Path, lr: float | None = None, width: int = WIDTH
 ) -> tuple[Glow, str]:
     """A flow of images ``(N, C, H, W)`` by maximum likelihood, and a line on its training with its held-out bits.
 
     Images in [0, 1] get uniform noise of one of 32 grey levels' width, so that their density is finite; sequences that
     leave [0, 1] get none. The learning rate rises over the first tenth and falls to 0 over the last three.
     """
+    lr = lr or (SHORT_LR if budget.train_steps < SHORT else LR)
     torch.manual_seed(seed)
     depth, levels = (2, 2) if budget.tiny else (DEPTH, LEVELS)
     flow = Glow(tuple(images.shape[1:]), depth, levels, 8 if budget.tiny else width)  # type: ignore[arg-type]
@@ -165,4 +176,4 @@ def train_flow(
     fit(run, f"flow {what}", work, steps, take)
     with torch.no_grad():
         told = float(bits(held_out, noise_generator(seed, 1, 0, torch.device("cpu")))) if len(held_out) else math.nan
-    return flow, f"{what}: {len(images)} images, {run.told()}, held out {told:.2f} bits a value"
+    return flow, f"{what}: {len(images)} images, {run.told()}, rate {lr:g}, held out {told:.2f} bits a value"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -38,7 +39,13 @@ class Gan:
         self.steps = STEPS if budget.solve_steps is None else budget.solve_steps
         self.restarts = budget.restarts
         self.generator, told = train_gan(signal, seed, budget, work)
+        self.trained = [fingerprint(signal), seed, budget.train_steps, budget.batch]
         return told
+
+    def key(self) -> dict[str, Any]:
+        """What decides the estimates beside the measurement and the seed, for records."""
+        searched = {"weight": self.weight, "step": self.step, "squared": self.squared, "steps": self.steps}
+        return searched | {"restarts": self.restarts, "trained": self.trained}
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """See `System`: of each measurement's searches the one that ends lowest."""

@@ -17,8 +17,8 @@ WIDTH = 64  # of the coupling's networks: not printed; Glow's own 512 would take
 class Glow(nn.Module):
     """Density ``p(x)`` of images, with its latent space: ``x = G(z)``, ``z`` standard normal.
 
-    Each level folds 2 x 2 pixels into channels and takes ``depth`` steps of activation norm, 1 x 1 convolution and affine
-    coupling; after each but the last, half of the channels goes to the latents as it is.
+    Each level folds 2 x 2 pixels into channels and takes ``depth`` steps of activation norm, 1 x 1 convolution and
+    affine coupling; after each but the last, half of the channels goes to the latents as it is.
 
     Args:
         shape: ``(C, H, W)``; ``(C, 1, m)`` is folded into an image whose sides are as equal as powers of two make them.
@@ -93,7 +93,5 @@ def _multiscale(shape: tuple[int, int, int], depth: int, levels: int, width: int
         flows.append([*(nf.flows.GlowBlock(channels, width) for _ in range(depth)), nf.flows.Squeeze()])
         if level < levels:
             merges.append(nf.flows.Merge())
-    base = [
-        nf.distributions.DiagGaussian(1, trainable=False) for _ in range(levels)
-    ]  # its density is written out above
+    base = [nf.distributions.DiagGaussian(1, trainable=False) for _ in range(levels)]  # not asked for its density
     return nf.MultiscaleFlow(base, flows, merges, class_cond=False)
