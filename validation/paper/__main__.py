@@ -9,6 +9,7 @@ image of each method with one thread.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def main(words: list[str] | None = None) -> None:
         prog="python -m validation.paper", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("experiment", choices=[*EXPERIMENTS, "all", "timing"])
-    parser.add_argument("--methods", nargs="+", metavar="M", help=f"of: {'; '.join(METHODS)}")
-    parser.add_argument("--images", type=_positive, help="of each method at most (100, or 20 of slow ones)")
+    parser.add_argument("--methods", nargs="+", metavar="M[=N]", help=f"on N images; of: {'; '.join(METHODS)}")
+    parser.add_argument("--images", type=_positive, help="of each other method at most (100, or 20 of slow ones)")
     parser.add_argument("--quick", action="store_true", help="two images, tiny networks, three steps: does it run?")
     parser.add_argument("--work", type=Path, default=RUNS / "paper", help="records, weights, pictures")
     parser.add_argument("--network", choices=[n for n in RECIPES if n != "tiny"], default="fast-unet")
@@ -51,6 +52,10 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(words)
     torch.set_num_threads(1)
+    each = [_counted(parser, word) for word in args.methods or ()]
+    methods = [name for name, _ in each] or None
+    if args.experiment == "all" and (args.noise_prior or args.posterior):
+        parser.error("--noise-prior and --posterior go with one experiment, whose noise they know")
     given = {k: getattr(args, k) for k in ("network", "prior_steps", "steps", "images")}
     budget = Budget(args.train_steps, restarts=args.restarts)
     if args.quick:
@@ -58,15 +63,22 @@ def main(words: list[str] | None = None) -> None:
         budget = Budget(2, batch=4, solve_steps=2, tiny=True)
     priors = {"signal_prior": args.signal_prior, "noise_prior": args.noise_prior, "posterior": args.posterior}
     options = Options(
-        work=args.work, batch=args.batch, seed=args.seed, budget=budget, lpips=not args.no_lpips, **given, **priors
+        work=args.work,
+        batch=args.batch,
+        seed=args.seed,
+        budget=budget,
+        lpips=not args.no_lpips,
+        **given,
+        **priors,
+        of_method={name: n for name, n in each if n},
     )
     where = (args.work / "RESULTS.md", args.work / "results") if args.quick else (RESULTS, FIGURES)
     try:
         if args.experiment == "timing":
-            timing.run(args.methods, options, where[0])
+            timing.run(methods, options, where[0])
             return
         for name in EXPERIMENTS if args.experiment == "all" else [args.experiment]:
-            _run(name, args.methods, options, *where)
+            _run(name, methods, options, *where)
     except UsdehazeError as error:
         sys.exit(f"validation.paper: {error}")
 
@@ -78,18 +90,29 @@ def _run(name: str, methods: list[str] | None, options: Options, results: Path, 
     n = max((len(r.get("figures", {})) for r in done), default=0)
     if n:
         report.sheet(options.work / "sheets" / f"{name}.png", measured(experiment, "test", min(n, SHOWN)), done)
-    command = _command(name, options)
+    command = _command(name, methods, options)
     report.write_section(results, name, report.section(name, experiment, done, command))
     report.write_figures(figures / f"{name}.json", name, done, command)
     print("\n".join(report.table(experiment, done)))
 
 
-def _command(name: str, options: Options) -> str:
+def _command(name: str, methods: list[str] | None, options: Options) -> str:
     words = [f"python -m validation.paper {name}"]
+    if methods:
+        counted = [f"{m}={options.of_method[m]}" if m in options.of_method else m for m in methods]
+        words.append("--methods " + " ".join(map(shlex.quote, counted)))
     words += [f"--images {options.images}"] if options.images else []
     words += ["--signal-prior S.safetensors"] if options.signal_prior else []
     words += ["--noise-prior N.safetensors"] if options.noise_prior else []
     return " ".join([*words, f"--steps {options.steps} --seed {options.seed}"])
+
+
+def _counted(parser: argparse.ArgumentParser, word: str) -> tuple[str, int | None]:
+    """``name`` or ``name=N``."""
+    name, _, n = word.partition("=")
+    if n and not (n.isdecimal() and int(n)):
+        parser.error(f"--methods {word}: {n} is no number of images")
+    return name, int(n) if n else None
 
 
 def _positive(text: str) -> int:

@@ -81,7 +81,7 @@ def _where(kind: str) -> Path:
     return path
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _everything(kind: str) -> Tensor:
     """All images of a kind, in the order of their files, half precision; characters grey and small."""
     path = _where(kind)

@@ -98,6 +98,7 @@ METHODS: dict[str, Method] = {
         "flow": _other("flow", "Flow", MANY, latent=False),
         "flow latent": _other("flow", "Flow", MANY, latent=True),
         "gan": _other("gan", "Gan", MANY),
+        "gan squared": _other("gan", "Gan", MANY, squared=True),
         "bm3d": _other("bm3d", "Bm3d", images_only=True),
         "lasso": _other("lasso", "Lasso", sensed=True),
         "public pigdm": _joint("public pigdm", blends=True, scale=(0.93, 0.88), **_START_1),

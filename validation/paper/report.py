@@ -12,11 +12,15 @@ from PIL import Image, ImageDraw, ImageFont
 
 from validation.markdown import head, row
 from validation.paper import metrics
-from validation.paper.experiments import Experiment, Measured
+from validation.paper.experiments import EXPERIMENTS, Experiment, Measured
 from validation.paper.methods import JOINT, METHODS
 
 DIGITS = {"psnr_db": 2, "ssim": 3, "lpips": 3}
 HEADINGS = ("images", "PSNR, dB", "SSIM", "LPIPS", "printed", "best joint ahead by, dB", "s an image")
+HEADER = """Printed: PSNR in dB / SSIM / LPIPS of Stevens et al. (TMLR 03/2025), on other faces, characters and networks than
+ours. ±: half of the 95 % interval over images. "Ahead": the joint sampler in bold less the method, over the images that both
+have. What each method is: `validation/paper/methods.py`; how ours differ from the paper's: docs/paper.md. Seconds are of one
+thread beside other work."""
 NOT_MEASURED = "not measured"
 MARK = "<!-- {} -->"
 CAPTION, GAP = 14, 2  # pixels of the sheet
@@ -54,7 +58,7 @@ def table(experiment: Experiment, records: list[dict[str, Any]]) -> list[str]:
     lines = head("method", HEADINGS)
     if printed := experiment.printed.get("best joint"):
         lines.append(row("joint sampling, the paper's best", ["", "", "", "", _printed(printed), "", ""]))
-    for name in METHODS:
+    for name in METHODS:  # in their order, not in that of the command line
         printed_here = _printed(experiment.printed[name]) if name in experiment.printed else ""
         told = found.get(name)
         if told is None or not told["images"]:
@@ -101,7 +105,7 @@ def section(name: str, experiment: Experiment, records: list[dict[str, Any]], co
 
 def write_section(path: Path, name: str, text: str) -> None:
     """Puts a section into the results, in place of an earlier one of that name."""
-    before = path.read_text(encoding="utf-8") if path.exists() else "# The paper's experiments\n"
+    before = path.read_text(encoding="utf-8") if path.exists() else _empty()
     start, stop = MARK.format(name), MARK.format(f"/{name}")
     if start in before:
         first, _, rest = before.partition(start)
@@ -110,6 +114,12 @@ def write_section(path: Path, name: str, text: str) -> None:
         after = before.rstrip("\n") + "\n\n" + text + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(after, encoding="utf-8")
+
+
+def _empty() -> str:
+    """Results before anything is measured: every experiment with its printed figures."""
+    sections = [section(name, each, [], f"python -m validation.paper {name}") for name, each in EXPERIMENTS.items()]
+    return "\n\n".join(["# The paper's experiments", HEADER, *sections]) + "\n"
 
 
 def write_figures(path: Path, name: str, records: list[dict[str, Any]], command: str) -> None:

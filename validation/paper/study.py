@@ -41,6 +41,7 @@ class Options:
     Attributes:
         work: folder of records, weights and estimates.
         images: of each method at most; None is each method's own number.
+        of_method: the same of single methods, by name.
         network: of the priors, see `priors.RECIPES`.
         prior_steps: optimiser steps of a prior that is missing.
         steps: of the paper's samplers.
@@ -54,6 +55,7 @@ class Options:
 
     work: Path
     images: int | None = None
+    of_method: dict[str, int] = field(default_factory=dict)
     network: str = "fast-unet"
     prior_steps: int = 8000
     steps: int = PAPER_STEPS
@@ -123,7 +125,7 @@ def study(name: str, experiment: Experiment, methods: list[str], options: Option
     lpips = metrics.load_lpips() if options.lpips else None
     priors: Any = priors_for(experiment, methods, options)
     for method in methods:
-        n = min(METHODS[method].images, options.images or METHODS[method].images)
+        n = options.of_method.get(method) or min(METHODS[method].images, options.images or METHODS[method].images)
         try:
             system = METHODS[method].make(priors, options.steps)
             if method.endswith(TUNED) and isinstance(system, Joint):
