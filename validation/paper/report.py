@@ -17,10 +17,10 @@ from validation.paper.methods import JOINT, METHODS
 
 DIGITS = {"psnr_db": 2, "ssim": 3, "lpips": 3}
 HEADINGS = ("images", "PSNR, dB", "SSIM", "LPIPS", "printed", "best joint ahead by, dB", "s an image")
-HEADER = """Printed: PSNR in dB / SSIM / LPIPS of Stevens et al. (TMLR 03/2025), on other faces, characters and networks than
-ours. ±: half of the 95 % interval over images. "Ahead": the joint sampler in bold less the method, over the images that both
-have. What each method is: `validation/paper/methods.py`; how ours differ from the paper's: docs/paper.md. Seconds are of one
-thread beside other work."""
+HEADER = """Printed: PSNR in dB / SSIM / LPIPS of Stevens et al. (TMLR 03/2025), on other faces, characters and
+networks than ours. ±: half of the 95 % interval over images. Ahead: the joint sampler in bold less the method, over the
+images that both have. What each method is: `validation/paper/methods.py`; what differs from the paper: docs/paper.md.
+Seconds are of one thread beside other work."""
 NOT_MEASURED = "not measured"
 MARK = "<!-- {} -->"
 CAPTION, GAP = 14, 2  # pixels of the sheet
