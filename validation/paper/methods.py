@@ -47,9 +47,9 @@ def _joint(rule: str, n_images: int = MANY, blends: bool = False, **options: Any
     return made
 
 
-def _few(rule: str, steps: int, sampler: str) -> Callable[[str], Method]:
+def _few(rule: str, steps: int, sampler: str, alone: bool = False) -> Callable[[str], Method]:
     def made(name: str) -> Method:
-        return Method(lambda priors, most: Joint(name, priors, rule, min(steps, most), sampler), FEW)
+        return Method(lambda priors, most: Joint(name, priors, rule, min(steps, most), sampler, alone), FEW)
 
     return made
 
@@ -87,6 +87,8 @@ METHODS: dict[str, Method] = {
         "pigdm alone": _joint("pigdm", alone=True),
         "dps alone": _joint("dps", alone=True),
         "projection alone": _joint("projection", FEW, alone=True),
+        "exact alone, 20 steps": _few("exact pigdm", 20, "dpmpp-2m", alone=True),
+        "proximal alone, 20 steps": _few("proximal", 20, "stochastic", alone=True),
         "exact, 20 steps": _few("exact pigdm", 20, "dpmpp-2m"),
         "exact, 40 steps": _few("exact pigdm", 40, "dpmpp-2m"),
         "exact, 100 steps": _few("exact pigdm", 100, "dpmpp-2m"),
