@@ -78,6 +78,12 @@ def test_timing_names_machine_and_printed_times(tmp_path):
     assert re.search(r"\| projection \| [\d.]+ \| [\d.]+ \| 5,605 \|", table) and "one thread of" in table
 
 
+@pytest.mark.parametrize("name", ["faces-translated", "sine", "cs-faces", "rain"])
+def test_a_measurement_is_the_same_whatever_else_is_measured(name):
+    few, more = (measured(EXPERIMENTS[name], "test", n) for n in (2, 5))
+    assert torch.equal(few.problem.y, more.problem.y[:2]) and few.problem.noise_std == more.problem.noise_std
+
+
 def test_splits_share_no_image():
     every = [data.images("faces", split).flatten(1) for split in data.SPLITS]
     assert [len(x) for x in every] == [12, 1, 11]

@@ -29,7 +29,7 @@ from validation.paper.methods import METHODS, PAPER_STEPS, TUNED, Method
 from validation.paper.priors import Priors, account, posterior_of, prior_of
 from validation.paper.systems.base import Budget, System
 from validation.paper.tune import tuned
-from validation.records import Records
+from validation.records import Records, code_hash
 
 SHOWN = 6  # images of each method whose estimates are kept, for the sheet
 
@@ -153,7 +153,14 @@ def _measure(
 ) -> dict[str, Any]:
     records = _records(options)
     of_system = getattr(system, "key", lambda: {"budget": repr(options.budget)})()
-    by = {"method": method, "seed": options.seed, "lpips": lpips.sha256[:16] if lpips else None, **of_system}
+    code = code_hash(type(system).__module__)
+    by = {
+        "method": method,
+        "system": code,
+        "seed": options.seed,
+        "lpips": lpips.sha256[:16] if lpips else None,
+        **of_system,
+    }
     kept: dict[int, dict[str, Any]] = {}
     for i in range(len(every.signal)):
         if (found := records.found(name, f"image-{i}", by)) is not None:
