@@ -10,10 +10,12 @@ from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cli import main
+from usdehaze.diffusion.learned import Learned
 from usdehaze.errors import InputError
 from usdehaze.priors.ncsnv2 import NCSNv2
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.training.images import StoredImages, read_images
+from usdehaze.training.images import BlendedImages, StoredImages, read_images
 
 FEW = ("--grid", "16x16", "--steps", "2", "--batch", "2", "--device", "cpu")
 
@@ -121,3 +123,41 @@ def test_the_papers_network_takes_colour():
     network = NCSNv2((8, 8), inputs=3, outputs=3)
     assert network(torch.zeros(1, 3, 12, 12), torch.zeros(1)).shape == (1, 3, 12, 12)
     assert NCSNv2(**network.config).config == network.config
+
+
+def test_blends_are_of_signal_and_noise_drawn_apart():
+    x, n = torch.rand(12, 3, 8, 8), torch.rand(7, 3, 8, 8)
+    source = BlendedImages.of(x, n, 0.25, (False, False))
+    drawn = source.draw(16, 0, 0, 0, torch.device("cpu"))
+    signal, noise, both = drawn.chunk(3, dim=1)
+    torch.testing.assert_close(both, 0.75 * signal + 0.25 * noise)
+    assert torch.cdist(signal.flatten(1), x.half().float().flatten(1)).min(1).values.max() == 0
+    assert torch.cdist(noise.flatten(1), n.half().float().flatten(1)).min(1).values.max() == 0
+    assert source.held_out.shape == (1, 9, 8, 8)
+
+
+def test_a_posterior_of_blended_colour_images(tmp_path):
+    for name in ("signal", "noise"):
+        np.save(tmp_path / f"{name}.npy", np.stack([picture(i) for i in range(4)]))
+    out = tmp_path / "both.safetensors"
+    data = ["--tissue", tmp_path / "signal.npy", "--haze", tmp_path / "noise.npy"]
+    done = CliRunner().invoke(
+        main, list(map(str, ["train", "posterior", *data, "--images", "colour", "--blend", "0.5", "-o", out, *FEW]))
+    )
+    assert done.exit_code == 0, done.output
+    posterior = LearnedPosterior.load(out)
+    y = torch.rand(2, 3, 16, 16)
+    u = torch.randn(2, 6, 16, 16)
+    means, gains = posterior(u, 0.5, y)
+    assert means.shape == (2, 6, 16, 16) and gains.shape[1] == 0  # no quantiles in colour
+    joint = Learned(y, posterior)
+    torch.testing.assert_close(joint(u.flatten(1), 0.5), means.flatten(1))
+    signal, noise = joint.parts(means.flatten(1))
+    assert torch.equal(torch.cat([signal, noise], 1), means)
+    _, spread_n = posterior.spreads
+    a = posterior.target(means, u, torch.full((2, 1, 1, 1), 0.5), y)
+    skip = spread_n**2 / (0.25 + spread_n**2)
+    expected = ((means - torch.cat([y, y], 1)) - skip * (u - torch.cat([y, y], 1)))[:, 3:] / (
+        0.5 * spread_n / (0.25 + spread_n**2) ** 0.5
+    )
+    torch.testing.assert_close(a[:, 3:], expected)
