@@ -137,8 +137,8 @@ def test_blends_are_of_signal_and_noise_drawn_apart():
 
 
 def test_a_posterior_of_blended_colour_images(tmp_path):
-    for name in ("signal", "noise"):
-        np.save(tmp_path / f"{name}.npy", np.stack([picture(i) for i in range(4)]))
+    for first, name in enumerate(("signal", "noise")):
+        np.save(tmp_path / f"{name}.npy", np.stack([picture(4 * first + i) for i in range(4)]))
     out = tmp_path / "both.safetensors"
     data = ["--tissue", tmp_path / "signal.npy", "--haze", tmp_path / "noise.npy"]
     done = CliRunner().invoke(
