@@ -83,7 +83,7 @@ def fit(run: Fit, label: str, work: Path, steps: int, take: Callable[[int], dict
 def fingerprint(images: Tensor) -> str:
     """Hash of training images, for ``Fit.settings``."""
     data = images.detach().contiguous().float().numpy()
-    return f"{list(images.shape)} {hashlib.sha256(data).hexdigest()[:16]}"
+    return f"{list(images.shape)} {hashlib.sha256(data.data).hexdigest()[:16]}"
 
 
 def _save(path: Path, run: Fit) -> None:

@@ -120,7 +120,7 @@ def map_in_latent(
 def _ascend(objective: Callable[[Tensor], Tensor], start: Tensor, steps: int, step: float) -> Tensor:
     """Adam on each row by itself; returns of each the best that it met, for the last need not be.
 
-    Far from what a flow learned from, its density and gradient may not be finite: such entries stand still.
+    Far from what a flow learned from, its density may not be finite: no such value is best, its gradient counts as 0.
     """
     u = start.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([u], step)
@@ -128,11 +128,11 @@ def _ascend(objective: Callable[[Tensor], Tensor], start: Tensor, steps: int, st
     with torch.enable_grad():
         for i in range(steps + 1):
             value = objective(u)
-            better = value.detach() > height  # never where it is not a number
+            better = (value > height) & value.isfinite()
             best[better], height[better] = u.detach()[better], value.detach()[better]
             if i < steps:
                 (gradient,) = torch.autograd.grad(-value.sum(), u)
-                u.grad = gradient.nan_to_num(0, 0, 0)
+                u.grad = gradient.nan_to_num(0.0, 0.0, 0.0)
                 optimiser.step()
     return best
 
@@ -150,8 +150,8 @@ def train_flow(
     depth, levels = (2, 2) if budget.tiny else (DEPTH, LEVELS)
     flow = Glow(tuple(images.shape[1:]), depth, levels, 8 if budget.tiny else width)  # type: ignore[arg-type]
     grain = 0.0 if images.min() < 0 or images.max() > 1 else 2.0**-BITS
-    held_out, images = images[: min(HELD_OUT, len(images) // 10)], images[min(HELD_OUT, len(images) // 10) :]
-    d = images[0].numel()
+    apart = min(HELD_OUT, len(images) // 10)
+    held_out, images, d = images[:apart], images[apart:], images[0].numel()
     optimiser = torch.optim.Adam(flow.parameters(), lr)
     steps, batch = budget.train_steps, min(budget.batch, len(images))
 
