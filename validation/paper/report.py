@@ -145,7 +145,7 @@ def sheet(path: Path, every: Measured, records: list[dict[str, Any]]) -> None:
     rows.append(("truth", [_pixels(x.numpy()) for x in every.signal[:n]]))
     if not every.problem.is_matrix:
         rows.append(("true noise", [_pixels(v.numpy()) for v in every.noise[:n]]))
-    for record in shown:
+    for record in (r for r in shown if r["method"] != "input"):
         estimates = [_stored(record["figures"].get(i, {}).get("estimate")) for i in range(n)]
         rows.append((record["method"], [None if e is None else _pixels(e["signal"]) for e in estimates]))
         if not every.problem.is_matrix and any(e and "noise" in e for e in estimates):
