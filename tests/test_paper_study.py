@@ -96,7 +96,7 @@ def test_splits_share_no_image():
 def test_characters_are_light_on_black_and_equal_in_all_channels():
     for kind in ("digits", "letters", "translated"):
         x = data.images(kind, "test", 3)
-        assert x.shape == (3, 3, 64, 64) and x.median() == 0 and x.max() == 1
+        assert x.shape == (3, 3, 64, 64) and x.median() == 0 and x.max() > 0.99
         assert torch.equal(x[:, 0], x[:, 2])
 
 

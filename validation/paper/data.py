@@ -1,7 +1,7 @@
 """Images of the paper's kinds, from the folder of test data: faces, natural images, digits, letters, other characters.
 
 All are 64 x 64 in colour, float32 in [0, 1]; characters are light on black, their three channels equal, as in the
-public code. Faces that are trained on, tuned on and tested on are three lots, drawn once; so are digits.
+public code; letters, which fill their images, are drawn to the size of digits. Faces that are trained on, tuned on and tested on are three lots, drawn once; so are digits.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _everything(kind: str) -> Tensor:
     if path.suffix == ".npz":
         return read_images([path], (28, 28), dataset="x_train")
     if path.suffix == ".gz":
-        return _idx(path)
+        return _as_digits(_idx(path)) if kind == "letters" else _idx(path)
     return 1 - _drawn(path)
 
 
@@ -108,6 +108,12 @@ def _idx(path: Path) -> Tensor:
     except (OSError, EOFError, ValueError) as error:
         raise InputError(path, f"not a usable IDX file ({error})", "gzipped 8-bit images") from error
     return torch.from_numpy(pixels.astype(np.float16) / 255)[:, None]
+
+
+def _as_digits(letters: Tensor) -> Tensor:
+    """Letters that fill 28 x 28 pixels, in the middle 20 x 20, where MNIST has its digits."""
+    small = torch.nn.functional.interpolate(letters.float(), (20, 20), mode="bilinear", antialias=True)
+    return torch.nn.functional.pad(small, (4, 4, 4, 4)).half()
 
 
 def _drawn(path: Path) -> Tensor:

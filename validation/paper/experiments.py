@@ -54,7 +54,7 @@ EXPERIMENTS = {
     "faces-letters": Experiment(
         "faces + other characters", "faces", "letters", "digits",
         {"best joint": (25.94, 0.851, 0.159), "flow": (22.61, 0.826, 0.179), "input": (12.26, 0.633, 0.305)},
-        "letters of many typefaces (notMNIST) in place of TMNIST",
+        "letters of many typefaces (notMNIST), as large as digits, in place of TMNIST",
     ),
     "faces-kannada": Experiment("faces + Kannada digits", "faces", "kannada", "digits", note="not in the paper"),
     "faces-omniglot": Experiment("faces + Omniglot", "faces", "omniglot", "digits", note="not in the paper"),
@@ -65,7 +65,7 @@ EXPERIMENTS = {
     "natural-letters": Experiment(
         "other images + other characters", "natural", "letters", "digits",
         {"best joint": (22.59, 0.858, 0.197), "flow": (20.06, 0.831, 0.177)},
-        "letters of many typefaces (notMNIST) in place of TMNIST",
+        "letters of many typefaces (notMNIST), as large as digits, in place of TMNIST",
     ),
     "natural-translated": Experiment(
         "other images + translated digits", "natural", "translated", "digits",
@@ -126,7 +126,8 @@ def measured(experiment: Experiment, split: str, n: int) -> Measured:
     """
     x = data.images(experiment.signal, split, n)
     shape = (x.shape[1], x.shape[2], x.shape[3])
-    noise = noise_of(experiment.noise, split, n)
+    noise = noise_of(experiment.noise, split, len(x))
+    x = x[: len(noise)]
     observation: Blend | Additive | LinearOperator
     if experiment.is_blend:
         observation = Blend(0.5, OBSERVED_STD)
