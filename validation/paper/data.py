@@ -1,8 +1,8 @@
 """Images of the paper's kinds, from the folder of test data: faces, natural images, digits, letters, other characters.
 
 All are 64 x 64 in colour, float32 in [0, 1]; characters are light on black, their three channels equal, as in the
-public code; letters, which fill their images, are drawn to the size of digits. Faces to train on, to tune on and to test
-on are three lots, drawn once; so are digits.
+public code; letters, which fill their images, are drawn to the size of digits. Faces to train on, to tune on and to
+test on are three lots, drawn once; so are digits.
 """
 
 from __future__ import annotations
