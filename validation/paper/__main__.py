@@ -60,6 +60,7 @@ def main(words: list[str] | None = None) -> None:
     budget = Budget(args.train_steps, restarts=args.restarts)
     if args.quick:
         given |= QUICK
+        each.append(("bm3d", 1))  # it has no small size
         budget = Budget(2, batch=4, solve_steps=2, tiny=True)
     priors = {"signal_prior": args.signal_prior, "noise_prior": args.noise_prior, "posterior": args.posterior}
     options = Options(
