@@ -66,9 +66,13 @@ class Records:
         began = time.process_time()
         record = {"cine": name, **measure()}
         record["cpu_s"] = round(time.process_time() - began, 3)
-        write_json(self.path(part, name, by), {"by": self._key(part, name, by), "record": record})
+        self.keep(part, name, by, record)
         print(f"{part} {name} {by.get('method', '')} {record['cpu_s']:.1f} s", file=sys.stderr, flush=True)
         return json_ready(record)
+
+    def keep(self, part: str, name: str, by: dict[str, Any], record: dict[str, Any]) -> None:
+        """Keeps a record that was measured together with others; arguments as of `kept`."""
+        write_json(self.path(part, name, by), {"by": self._key(part, name, by), "record": record})
 
     def _key(self, part: str, name: str, by: dict[str, Any]) -> dict[str, Any]:
         """All that a record depends on, as JSON gives it back."""

@@ -77,6 +77,9 @@ class Several(click.Command):
     "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRIOR", help="What to write, .safetensors."
 )
 @click.option("--network", type=click.Choice(list(NETWORKS)), help="fast-unet by default.")
+@click.option("--images", type=click.Choice(["grey", "colour"]), help="DATA are plain images or arrays, not scans.")
+@click.option("--blend", type=Number(0.01, 0.99), metavar="SHARE", help="Posterior of images: share of haze.")
+@click.option("--no-mirror", is_flag=True, help="Left and right matter in the images (digits, letters).")
 @click.option("--parametrisation", type=click.Choice(["denoiser", "score"]), help="What it learns; the network's own.")
 @click.option("--from-prior", metavar="P", help="Fine-tune this prior: a file, or the name of a shipped one.")
 @click.option("--steps", type=click.IntRange(1, 10**8), help="Optimiser steps; 8000, of a posterior 12000.")
@@ -103,7 +106,8 @@ def train(ctx: click.Context, kind: NetworkKind, data: Any, out: Path, overwrite
     """Trains a prior, what TISSUE or HAZE alone looks like, or a POSTERIOR, how a frame is split into the two.
 
     DATA are scans or folders of scans with nothing but that in them; without any, or with the word "simulated", frames
-    are simulated. A posterior learns from unpaired frames: train posterior --tissue DATA... --haze DATA... A run that
+    are simulated. With --images they are any pictures: files, folders, .zip files, .npy or .npz arrays.
+    A posterior learns from unpaired frames: train posterior --tissue DATA... --haze DATA... A run that
     was interrupted goes on from its last checkpoint, in PRIOR.run, when started again. On several GPUs:
     torchrun --nproc-per-node N -m usdehaze train ...
     """
@@ -232,6 +236,21 @@ class _Run:
         )
 
     def _source(self, data: Data, recipe: Recipe, reading: Reading) -> FrameSource:
+        images, mirror = self.options["images"], not self.options["no_mirror"]
+        blend: float | None = self.options["blend"]
+        if images and not data:
+            raise click.UsageError("--images needs DATA")
+        if bool(blend) != bool(images and self.kind == POSTERIOR):
+            raise click.UsageError("a posterior of --images takes --blend SHARE, and nothing else does")
+        if images is None and not mirror:
+            raise click.UsageError("--no-mirror is for --images")
+        if images:
+            from usdehaze.training.images import BlendedImages, StoredImages, read_images
+
+            read = {k: read_images(v, recipe.grid, images == "colour", reading.dataset) for k, v in data.items()}
+            if blend:
+                return BlendedImages.of(read["tissue"], read["haze"], blend, (mirror, mirror))
+            return StoredImages(read[self.kind], mirror)
         if data:
             from usdehaze.io import list_scans
             from usdehaze.training.scans import frames_of_scans, pairs_of_scans
@@ -282,6 +301,9 @@ class _Run:
             *(["--from-prior PRIOR"] if parent else []),
             f"--grid {recipe.grid[0]}x{recipe.grid[1]} --steps {recipe.steps} --batch {recipe.batch}",
             f"--lr {recipe.lr:g} --seed {recipe.seed} --precision {recipe.precision}",
+            *([f"--images {self.options['images']}"] if self.options["images"] else []),
+            *([f"--blend {self.options['blend']:g}"] if self.options["blend"] else []),
+            *(["--no-mirror"] if self.options["no_mirror"] else []),
             *([f"--sync {recipe.sync}"] if recipe.sync > 1 else []),
             *([] if scans else [f"--pool {self.options['pool']} --fresh {self.options['fresh']}"]),
         ]  # fmt: skip

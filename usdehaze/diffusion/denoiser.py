@@ -47,7 +47,7 @@ class Gaussian:
 
     Args:
         mean: ``(d,)``, or one number for all pixels.
-        covariance: ``(d, d)``, or one variance for independent pixels.
+        covariance: ``(d, d)``, or of independent pixels one variance for all or one a pixel, see `Spread`.
     """
 
     def __init__(self, mean: float | Tensor, covariance: Spread) -> None:
@@ -64,7 +64,7 @@ class Gaussian:
     def spread(self, sigma: float) -> Spread:
         """``sigma^2 C (C + sigma^2)^-1``, exact."""
         c = self.covariance
-        if isinstance(c, Tensor):
+        if isinstance(c, Tensor) and c.ndim == 2:
             return sigma**2 * torch.linalg.solve(c + sigma**2 * torch.eye(len(c), dtype=c.dtype, device=c.device), c)
         return sigma**2 * c / (sigma**2 + c)
 

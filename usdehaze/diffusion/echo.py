@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from usdehaze.diffusion.observation import Observation, Spread
+from usdehaze.diffusion.observation import Observation, Spread, is_full
 from usdehaze.errors import UsdehazeError
 
 
@@ -150,8 +150,8 @@ class LogPower(LinearisedLogPower):
         means are closed forms in the normal density and distribution. Linearising ``h`` instead would settle who
         made ``y`` at the first noise level, by the priors' mean images alone.
         """
-        if isinstance(r2, Tensor) or isinstance(q2, Tensor):
-            raise UsdehazeError("LogPower takes one variance for all pixels, found a full covariance")
+        if is_full(r2) or is_full(q2):
+            raise UsdehazeError("LogPower takes variances of pixels, found a full covariance")
         s2 = self.variance(x, n)
         tissue_log, below_x, tissue_on, tissue_below = _cases(y, x, r2, s2)
         haze_log, below_n, haze_on, haze_below = _cases(y, n, q2, s2)
@@ -162,7 +162,7 @@ class LogPower(LinearisedLogPower):
         )
 
 
-def _cases(y: Tensor, x: Tensor, r2: float, s2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _cases(y: Tensor, x: Tensor, r2: Spread, s2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """For ``x ~ N(x, r2)``: log density of making ``y``; log probability of lying below; the mean of ``x`` in each."""
     total = r2 + s2
     deviation = total.sqrt()

@@ -15,8 +15,8 @@ class JointDenoiser(Protocol):
     """A network that was trained to denoise tissue and haze given the frame that the two make."""
 
     def __call__(self, u: Tensor, sigma: float, y: Tensor, /) -> tuple[Tensor, Tensor]:
-        """Expected clean ``(B, 2, ...)`` given noisy ``u`` ``(B, 2, ...)`` and ``y`` ``(B, 1, ...)``; quantiles of the
-        gain ``(B, Q, ...)``."""
+        """Expected clean ``(B, 2, ...)`` given noisy ``u`` ``(B, 2 C, ...)`` and ``y`` ``(B, C, ...)``; quantiles of
+        the gain ``(B, Q, ...)``."""
 
 
 class Learned:
@@ -26,7 +26,7 @@ class Learned:
     its denoiser samples the posterior by this one.
 
     Args:
-        y: ``(B, 1, depth, angle)`` frames in [0, 1].
+        y: ``(B, C, depth, angle)`` frames in [0, 1].
         network: see `JointDenoiser`.
 
     Attributes:
@@ -49,7 +49,7 @@ class Learned:
 
     def parts(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Tissue and haze of ``(B, size)`` unknowns, each of ``y``'s shape."""
-        x, n = u.reshape(len(u), 2, *self.y.shape[2:]).chunk(2, dim=1)
+        x, n = self._frames(u).chunk(2, dim=1)
         return x, n
 
     def first_guess(self) -> Tensor:
@@ -59,10 +59,13 @@ class Learned:
     def __call__(self, u: Tensor, sigma: float, step: float | None = None) -> Tensor:
         """Expected clean unknowns ``(B, size)``; ``step`` as in `Posterior`, without use here."""
         self.evaluations += 1
-        clean, self.gains = self.network(u.reshape(len(u), 2, *self.y.shape[2:]), sigma, self.y)
+        clean, self.gains = self.network(self._frames(u), sigma, self.y)
         if not bool(torch.isfinite(clean).all()):
             raise UsdehazeError(
                 f"sampling broke down at step {self.evaluations} (guidance learned, noise level {sigma:.3g}): values "
                 "are not finite; try more steps or --device cpu"
             )
         return clean.flatten(1)
+
+    def _frames(self, u: Tensor) -> Tensor:
+        return u.reshape(len(u), 2 * self.y.shape[1], *self.y.shape[2:])

@@ -13,18 +13,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from usdehaze.errors import UsdehazeError
 
-Spread = float | Tensor  # variance of an estimate's error: one for all pixels, or a (d, d) covariance
+# Variance of an estimate's error: one for all pixels; one a pixel, a tensor of 1 or 3 dimensions that broadcasts to a
+# frame; or a (d, d) covariance.
+Spread = float | Tensor
+
+
+def is_full(spread: Spread) -> bool:
+    """Whether a spread is a covariance."""
+    return isinstance(spread, Tensor) and spread.ndim == 2
 
 
 def apply(spread: Spread, v: Tensor) -> Tensor:
     """A spread, as an operator, on each frame of ``v``."""
-    return (v.flatten(1) @ spread.T).view_as(v) if isinstance(spread, Tensor) else spread * v
+    return (v.flatten(1) @ spread.T).view_as(v) if isinstance(spread, Tensor) and spread.ndim == 2 else spread * v
 
 
 class Observation(ABC):
@@ -62,8 +70,8 @@ class Observation(ABC):
         Raises:
             UsdehazeError: a full covariance, which only linear models take.
         """
-        if isinstance(r2, Tensor) or isinstance(q2, Tensor):
-            raise UsdehazeError(f"{type(self).__name__} takes one variance for all pixels, found a full covariance")
+        if is_full(r2) or is_full(q2):
+            raise UsdehazeError(f"{type(self).__name__} takes variances of pixels, found a full covariance")
         hx, hn = self.derivatives(x, n)
         s = hx * hx * r2 + hn * hn * q2 + self.variance(x, n)
         e = (y - self.predict(x, n)) / s
@@ -98,7 +106,7 @@ class Linear(Observation):
 
     def pull(self, y: Tensor, x: Tensor, r2: Spread, n: Tensor, q2: Spread) -> tuple[Tensor, Tensor]:
         e = y - self.predict(x, n)
-        if isinstance(r2, Tensor) or isinstance(q2, Tensor):
+        if is_full(r2) or is_full(q2):
             unit = torch.eye(e[0].numel(), dtype=e.dtype, device=e.device)
             s = self.a**2 * apply(r2, unit) + self.b**2 * apply(q2, unit) + self.std**2 * unit
             e = (e.flatten(1) @ torch.linalg.inv(s)).reshape(e.shape)
@@ -137,10 +145,11 @@ class LinearOperator(Observation):
     """``y = A x + n + noise`` with any linear ``A``: compressed sensing, blur, missing data.
 
     ``S^-1 = (r2 A A^T + c)^-1`` comes from the eigenvectors of ``A A^T``, found once for every noise level, or,
-    without a matrix, from conjugate gradients.
+    without a matrix, from conjugate gradients. Where ``c`` differs between measurements, S is solved as it is.
 
     Args:
-        forward: ``A``, as an ``(m, d)`` matrix or a function of ``(B, *tissue shape)`` frames.
+        forward: ``A``, as an ``(m, d)`` matrix, of each channel where d is the pixels of one; or a function of
+            ``(B, *tissue shape)`` frames.
         adjoint: ``A^T`` as a function of ``(B, *frame shape)``, where ``A`` is one.
         std: deviation of the noise, model units.
         tolerance: of conjugate gradients, as a share of the right-hand side's norm.
@@ -160,13 +169,16 @@ class LinearOperator(Observation):
         self._eigen: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """``A x``; for a matrix ``(B, m)``."""
-        return x.flatten(1) @ self.matrix.T if self.matrix is not None else self._forward(x)  # type: ignore[operator]
+        """``A x``; for a matrix ``(B, channels * m)``."""
+        if self.matrix is None:
+            return self._forward(x)  # type: ignore[operator]
+        return (x.reshape(len(x), -1, self.matrix.shape[1]) @ self.matrix.T).flatten(1)
 
     def transpose(self, v: Tensor, like: Tensor) -> Tensor:
         """``A^T v``, of the shape of the tissue frames ``like``."""
-        out = v.flatten(1) @ self.matrix if self.matrix is not None else self._adjoint(v)  # type: ignore[misc]
-        return out.reshape(like.shape)
+        if self.matrix is None:
+            return self._adjoint(v).reshape(like.shape)  # type: ignore[misc]
+        return (v.reshape(len(v), -1, self.matrix.shape[0]) @ self.matrix).reshape(like.shape)
 
     def predict(self, x: Tensor, n: Tensor) -> Tensor:
         return self.forward(x).reshape(n.shape) + n
@@ -186,24 +198,36 @@ class LinearOperator(Observation):
 
     def _solve(self, e: Tensor, x: Tensor, r2: Spread, q2: Spread) -> Tensor:
         """``S^-1 e`` with ``S = A R A^T + Q + std^2``."""
-        full = isinstance(r2, Tensor) or isinstance(q2, Tensor)
+        full = is_full(r2) or is_full(q2)
         if self.matrix is None:
             if full:
                 raise UsdehazeError("LinearOperator takes a full covariance only together with a matrix")
             return conjugate_gradients(
-                lambda v: r2 * self.forward(self.transpose(v, x)).reshape(v.shape) + (q2 + self.std**2) * v,
+                lambda v: self.forward(r2 * self.transpose(v, x)).reshape(v.shape) + (q2 + self.std**2) * v,
                 e,
                 self.tolerance,
             )
-        flat = e.flatten(1)
         if full:
+            flat = e.flatten(1)
             unit = torch.eye(flat.shape[1], dtype=e.dtype, device=e.device)
             s = self.matrix @ apply(r2, self.matrix).T + apply(q2, unit) + self.std**2 * unit
             return (flat @ torch.linalg.inv(s)).reshape(e.shape)
+        rows = e.reshape(len(e), -1, len(self.matrix))  # (B, channels, m)
+        if isinstance(r2, Tensor):
+            raise UsdehazeError("LinearOperator with a matrix takes one variance of tissue for all pixels")
+        if isinstance(q2, Tensor):
+            s = r2 * self.gram + torch.diag_embed((q2 + self.std**2).reshape(-1, len(self.matrix)))
+            return torch.linalg.solve(s, rows.permute(1, 2, 0)).permute(2, 0, 1).reshape(e.shape)
         if self._eigen is None:
-            self._eigen = torch.linalg.eigh(self.matrix @ self.matrix.T)
+            self._eigen = torch.linalg.eigh(self.gram)
         values, vectors = self._eigen
-        return ((flat @ vectors) / (r2 * values.clamp(min=0) + q2 + self.std**2) @ vectors.T).reshape(e.shape)
+        return ((rows @ vectors) / (r2 * values.clamp(min=0) + q2 + self.std**2) @ vectors.T).reshape(e.shape)
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """``A A^T`` of a matrix."""
+        assert self.matrix is not None
+        return self.matrix @ self.matrix.T
 
 
 def conjugate_gradients(operator: Callable[[Tensor], Tensor], b: Tensor, tolerance: float, most: int = 500) -> Tensor:

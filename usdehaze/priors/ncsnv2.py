@@ -11,7 +11,7 @@ number of parameters; the last layer starts at zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -123,17 +123,19 @@ class NCSNv2(nn.Module):
 
     Args:
         channels: width at full and at half resolution; as given, there are as many parameters as in the paper.
+        inputs, outputs: channels of the frames that go in and come out.
 
     Attributes:
         multiple: 1, frames may have any size.
     """
 
-    def __init__(self, channels: Sequence[int] = (48, 100)) -> None:
+    def __init__(self, channels: Sequence[int] = (48, 100), inputs: int = 1, outputs: int = 1) -> None:
         super().__init__()
-        self.config = {"channels": list(channels)}
+        self.config: dict[str, Any] = {"channels": list(channels)}
+        self.config |= {} if (inputs, outputs) == (1, 1) else {"inputs": inputs, "outputs": outputs}
         self.multiple = 1
         a, b = channels
-        self.begin = _conv(1, a)
+        self.begin = _conv(inputs, a)
         self.stage1 = nn.Sequential(ResidualBlock(a, a), ResidualBlock(a, a))
         self.stage2 = nn.Sequential(ResidualBlock(a, b, halve=True, project=True), ResidualBlock(b, b))
         self.stage3 = nn.Sequential(ResidualBlock(b, b, dilation=2, project=True), ResidualBlock(b, b, dilation=2))
@@ -143,12 +145,12 @@ class NCSNv2(nn.Module):
         self.refine2 = RefineBlock([b, b], a)
         self.refine1 = RefineBlock([a, a], a, units=3)
         self.norm = InstanceNormPlus(a)
-        self.end = _conv(a, 1)
+        self.end = _conv(a, outputs)
         nn.init.zeros_(self.end.weight)
         nn.init.zeros_(cast(Tensor, self.end.bias))
 
     def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
-        """Args: x ``(B, 1, depth, angle)`` of any size; c_noise is not looked at. Returns the shape of ``x``."""
+        """Args: x ``(B, inputs, depth, angle)`` of any size; c_noise goes unused. Returns ``(B, outputs, ...)``."""
         h1 = self.stage1(self.begin(x))
         h2 = self.stage2(h1)
         h3 = self.stage3(h2)

@@ -26,12 +26,15 @@ class LearnedPosterior(nn.Module):
     ``D_x = y + c_skip (x_t - y) + c_out F_x``, and likewise for haze, each with the deviation of its own data from the
     frame: what the network predicts has unit variance at every noise level.
 
-    Beside the means it tells quantiles of the gain ``min(0, x - y)`` of every pixel, learned by pinball loss.
+    Beside the means it tells quantiles of the gain ``min(0, x - y)`` of every pixel, learned by pinball loss; one of
+    colour images (C = 3 in place of 1 below) tells means alone.
 
     Args:
-        network: maps ``(B, 3, depth, angle)`` and ``c_noise (B,)`` to ``(B, 11, depth, angle)``.
+        network: maps ``(B, 3 C, depth, angle)`` and ``c_noise (B,)`` to ``(B, 11, depth, angle)``; in colour to
+            ``(B, 2 C, depth, angle)``.
         card: training card; must hold ``name``, ``frame_mean`` and ``frame_std`` of a pixel of the frames,
-            ``tissue_std`` and ``haze_std`` of ``x - y`` and ``n - y``, ``sigma_max`` and ``grid`` (depth, angle).
+            ``tissue_std`` and ``haze_std`` of ``x - y`` and ``n - y``, ``sigma_max`` and ``grid`` (depth, angle);
+            ``channels``, C, is 1 where it is left out.
     """
 
     def __init__(self, network: nn.Module, card: dict[str, Any]) -> None:
@@ -39,6 +42,7 @@ class LearnedPosterior(nn.Module):
         self.network = network
         self.card = card
         self.sha256 = self.weights_sha256 = ""
+        self.channels = int(card.get("channels", 1))
 
     @property
     def name(self) -> str:
@@ -51,44 +55,51 @@ class LearnedPosterior(nn.Module):
         return float(self.card["tissue_std"]), float(self.card["haze_std"])
 
     def predict(self, u: Tensor, sigma: Tensor, y: Tensor) -> Tensor:
-        """The network's own output ``(B, 11, depth, angle)``: means in units of :meth:`target`, and quantiles.
+        """The network's own output: means ``(B, 2 C, depth, angle)`` in units of :meth:`target`, then quantiles.
 
         Args:
-            u: ``(B, 2, depth, angle)`` tissue and haze under noise.
+            u: ``(B, 2 C, depth, angle)`` tissue and haze under noise.
             sigma: ``(B, 1, 1, 1)``.
-            y: ``(B, 1, depth, angle)`` frames in [0, 1].
+            y: ``(B, C, depth, angle)`` frames in [0, 1].
         """
         scales = (sigma**2 + self._spread(u) ** 2).rsqrt()
         frame = (y - self.card["frame_mean"]) / self.card["frame_std"]
-        seen = torch.cat([scales * (u - y), frame], dim=1)
+        seen = torch.cat([scales * (u - self._twice(y)), frame], dim=1)
         predicted: Tensor = self.network(seen, (sigma.log() / 4).flatten())
         return predicted
 
     def target(self, clean: Tensor, u: Tensor, sigma: Tensor, y: Tensor) -> Tensor:
-        """What the network has to predict for its denoiser to return ``clean`` ``(B, 2, ...)`` (EDM, equation 8)."""
+        """What the network has to predict for its denoiser to return ``clean`` ``(B, 2 C, ...)`` (EDM, equation 8)."""
         skip, out = self._scales(u, sigma)
+        y = self._twice(y)
         return ((clean - y) - skip * (u - y)) / out
 
     def forward(self, u: Tensor, sigma: float | Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Expected clean tissue and haze, and quantiles of the gain.
 
         Args:
-            u: ``(B, 2, depth, angle)`` tissue and haze in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma.
+            u: ``(B, 2 C, depth, angle)`` tissue and haze in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma.
             sigma: noise level, a number or ``(B,)``, in the same units.
-            y: ``(B, 1, depth, angle)`` frames in [0, 1].
+            y: ``(B, C, depth, angle)`` frames in [0, 1].
 
         Returns:
-            ``(B, 2, depth, angle)``, and rising quantiles ``(B, 9, depth, angle)`` of the gain in [-1, 0] at `LEVELS`,
-            both float32.
+            ``(B, 2 C, depth, angle)``, and rising quantiles ``(B, 9, depth, angle)`` of the gain in [-1, 0] at
+            `LEVELS`, in colour none of them, both float32.
         """
         level = torch.as_tensor(sigma, dtype=torch.float32, device=u.device).expand(len(u)).reshape(-1, 1, 1, 1)
         skip, out = self._scales(u, level)
         told = self.predict(u, level, y).float()
-        gains = (self.spreads[0] * told[:, 2:]).sort(dim=1).values.clamp(-1, 0)
-        return y + skip * (u - y) + out * told[:, :2], gains
+        means, quantiles = told[:, : 2 * self.channels], told[:, 2 * self.channels :]
+        gains = (self.spreads[0] * quantiles).sort(dim=1).values.clamp(-1, 0)
+        y = self._twice(y)
+        return y + skip * (u - y) + out * means, gains
+
+    def _twice(self, y: Tensor) -> Tensor:
+        """A frame for tissue and for haze."""
+        return y if self.channels == 1 else torch.cat([y, y], dim=1)
 
     def _spread(self, u: Tensor) -> Tensor:
-        return u.new_tensor(self.spreads).reshape(1, 2, 1, 1)
+        return u.new_tensor(self.spreads).repeat_interleave(self.channels).reshape(1, -1, 1, 1)
 
     def _scales(self, u: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         spread = self._spread(u)

@@ -24,7 +24,8 @@ class Prior(nn.Module):
     its output over sigma, ``s = network(2 x - 1) / sigma``. Either gives both views: ``D = x + sigma**2 s``.
 
     Args:
-        network: maps ``(B, 1, depth, angle)`` and ``c_noise (B,)`` to ``(B, 1, depth, angle)``.
+        network: maps ``(B, C, depth, angle)`` and ``c_noise (B,)`` to ``(B, C, depth, angle)``; C is 1 of scans, 3 of
+            colour images.
         card: training card; must hold ``kind``, ``name``, ``data_mean``, ``data_std`` and ``grid`` (depth, angle);
             ``parametrisation`` is "denoiser" where it is left out.
 
@@ -45,6 +46,12 @@ class Prior(nn.Module):
     def name(self) -> str:
         """Name, and hash of card and weights together, as a result file quotes them."""
         return f"{self.card['name']} sha256:{self.sha256}"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """``(C, depth, angle)`` of the frames that it was trained on."""
+        depth, angle = self.card["grid"]
+        return int(self.network.config.get("outputs", 1)), depth, angle  # type: ignore[operator, union-attr]
 
     @property
     def data_mean(self) -> float:
@@ -83,11 +90,11 @@ class Prior(nn.Module):
         """Expected clean frames given noisy ones.
 
         Args:
-            x: ``(B, 1, depth, angle)`` clean frames in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma.
+            x: ``(B, C, depth, angle)`` clean frames in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma.
             sigma: noise level, a number or ``(B,)``, in the same units.
 
         Returns:
-            ``(B, 1, depth, angle)`` float32.
+            ``(B, C, depth, angle)`` float32.
         """
         level = _levels(sigma, x)
         skip, out = self._scales(level)

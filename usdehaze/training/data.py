@@ -18,7 +18,7 @@ from usdehaze.simulate import training_frames, training_pairs
 from usdehaze.simulate.speckle import PointSpread
 
 HELD_OUT_SEED, SAMPLE_SEED = 2_000_000_000, 1_999_999_999
-_FRAMES, _PICKS, _NOISE, _HAZE_PICKS, _PHASE = range(5)  # purposes of a random stream
+_FRAMES, PICKS, _NOISE, HAZE_PICKS, _PHASE = range(5)  # purposes of a random stream
 SPAN_DB = 60.0  # that frames of scans are taken to span where tissue and haze are put together
 PHASE_PX = (0.7, 1.0)  # grain of the random phase between two stored frames, depth and angle
 
@@ -63,10 +63,12 @@ def noise_generator(seed: int, stream: int, step: int, device: torch.device) -> 
     return generator_for(seed, stream, _NOISE, step, device)
 
 
-def _pick(frames: Tensor, batch: int, generator: torch.Generator) -> Tensor:
-    """Frames drawn with replacement, each mirrored or not: left and right mean nothing to a prior."""
+def pick(frames: Tensor, batch: int, generator: torch.Generator, mirror: bool = True) -> Tensor:
+    """Frames drawn with replacement, each mirrored or not where left and right mean nothing to a prior."""
     device = generator.device
     out = frames[torch.randint(len(frames), (batch,), generator=generator, device=device)].float()
+    if not mirror:
+        return out
     flip = torch.rand(batch, 1, 1, 1, generator=generator, device=device) < 0.5
     return torch.where(flip, out.flip(-1), out)
 
@@ -108,7 +110,7 @@ class SimulatedFrames:
         if self._frames is None or self._holds != (seed, stream, step):
             self._frames = torch.cat([simulate(seed, stream, step + i, device) for i in range(chunks)])
             self._frames = self._frames.roll(step % chunks * self.refresh, 0)  # chunk c lies at place c mod chunks
-        frames = _pick(self._frames, batch, generator_for(seed, stream, _PICKS, step, device))
+        frames = pick(self._frames, batch, generator_for(seed, stream, PICKS, step, device))
         at = step % chunks * self.refresh
         self._frames[at : at + self.refresh] = simulate(seed, stream, step + chunks, device)
         self._holds = (seed, stream, step + 1)
@@ -141,7 +143,7 @@ class StoredFrames:
 
     simulated = False
 
-    def __init__(self, scans: list[Tensor], share: float = 0.1, purpose: int = _PICKS) -> None:
+    def __init__(self, scans: list[Tensor], share: float = 0.1, purpose: int = PICKS) -> None:
         self.purpose = purpose
         shapes = {tuple(frames.shape[1:]) for frames in scans}
         total = sum(len(frames) for frames in scans)
@@ -164,16 +166,16 @@ class StoredFrames:
 
     @property
     def held_out(self) -> Tensor:
-        return _evenly(self._held_out, 32).float()
+        return evenly(self._held_out, 32).float()
 
     @property
     def sample(self) -> Tensor:
-        return _evenly(self._train, 1024).float()
+        return evenly(self._train, 1024).float()
 
     def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
         if self._train.device != device:
             self._train = self._train.to(device)
-        return _pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device))
+        return pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device))
 
 
 class StoredPairs:
@@ -191,7 +193,7 @@ class StoredPairs:
     simulated = False
 
     def __init__(self, tissue: list[Tensor], haze: list[Tensor]) -> None:
-        self.tissue, self.haze = StoredFrames(tissue), StoredFrames(haze, purpose=_HAZE_PICKS)
+        self.tissue, self.haze = StoredFrames(tissue), StoredFrames(haze, purpose=HAZE_PICKS)
         self.fingerprint = f"{self.tissue.fingerprint} and {self.haze.fingerprint}"
 
     @property
@@ -238,6 +240,6 @@ def _some(share: float, n: int) -> int:
     return min(n - 1, max(1, round(share * n)))
 
 
-def _evenly(frames: Tensor, n: int) -> Tensor:
+def evenly(frames: Tensor, n: int) -> Tensor:
     """At most ``n`` of the frames, evenly spread."""
     return frames[torch.linspace(0, len(frames) - 1, min(n, len(frames))).round().long()]

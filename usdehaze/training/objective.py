@@ -69,13 +69,16 @@ class PosteriorObjective(nn.Module):
         self.posterior = posterior
 
     def forward(self, pairs: Tensor, sigma: Tensor, z: Tensor) -> Tensor:
-        """Args: tissue, haze and frame ``(B, 3, depth, angle)``; ``(B, 1, 1, 1)``; unit noise ``(B, 2, ...)``."""
-        clean, y = pairs[:, :2], pairs[:, 2:]
+        """Args: tissue, haze and frame ``(B, 3 C, depth, angle)``; ``(B, 1, 1, 1)``; unit noise ``(B, 2 C, ...)``."""
+        n = 2 * self.posterior.channels
+        clean, y = pairs[:, :n], pairs[:, n:]
         u = clean + sigma * z
         told = self.posterior.predict(u, sigma, y).float()
+        squares = (told[:, :n] - self.posterior.target(clean, u, sigma, y)).square().mean()
+        if told.shape[1] == n:
+            return squares
         gain = (clean[:, :1] - y).clamp(max=0) / self.posterior.spreads[0]
-        squares = (told[:, :2] - self.posterior.target(clean, u, sigma, y)).square().mean()
-        return squares + PINBALL * pinball(told[:, 2:], gain)
+        return squares + PINBALL * pinball(told[:, n:], gain)
 
 
 def posterior_errors(
@@ -85,23 +88,26 @@ def posterior_errors(
 
     Returns:
         ``tissue`` and ``haze``, root mean square errors in model units; ``inside``, the share of gains within the
-        quantiles from 2.5 to 97.5 %.
+        quantiles from 2.5 to 97.5 %, where there are quantiles.
     """
+    c = posterior.channels
     generator = torch.Generator(device=pairs.device).manual_seed(seed)
     found: dict[str, list[float]] = {"tissue": [], "haze": [], "inside": []}
     with torch.inference_mode():
         for sigma in sigmas:
-            noise = torch.randn(pairs[:, :2].shape, generator=generator, device=pairs.device)
+            noise = torch.randn(pairs[:, : 2 * c].shape, generator=generator, device=pairs.device)
             parts = zip(pairs.split(8), noise.split(8), strict=True)
-            told = [posterior(p[:, :2] + sigma * z, sigma, p[:, 2:]) for p, z in parts]
+            told = [posterior(p[:, : 2 * c] + sigma * z, sigma, p[:, 2 * c :]) for p, z in parts]
             means, gains = (torch.cat(each) for each in zip(*told, strict=True))
+            squares = (means - pairs[:, : 2 * c]).square().mean((0, 2, 3))
+            found["tissue"].append(float(squares[:c].mean().sqrt()))
+            found["haze"].append(float(squares[c:].mean().sqrt()))
+            if gains.shape[1] == 0:
+                continue
             gain = (pairs[:, :1] - pairs[:, 2:]).clamp(max=0)
-            errors = (means - pairs[:, :2]).square().mean((0, 2, 3)).sqrt()
-            found["tissue"].append(float(errors[0]))
-            found["haze"].append(float(errors[1]))
             within = (gain >= gains[:, :1] - 1e-3) & (gain <= gains[:, -1:] + 1e-3)
             found["inside"].append(float(within.float().mean()))
-    return found
+    return {name: values for name, values in found.items() if values}
 
 
 def held_out_loss(prior: Prior, frames: Tensor, sigmas: tuple[float, ...], seed: int = 7) -> list[float]:
@@ -127,7 +133,7 @@ def objective_of(model: Prior | LearnedPosterior) -> Objective | PosteriorObject
 def draw_batch(model: Prior | LearnedPosterior, frames: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Noise levels ``(B, 1, 1, 1)`` and unit noise to put onto frames ``(B, C, depth, angle)``."""
     sigma = draw_sigmas(getattr(model, "parametrisation", "posterior"), len(frames), generator)
-    noisy = frames[:, :2] if isinstance(model, LearnedPosterior) else frames
+    noisy = frames[:, : 2 * model.channels] if isinstance(model, LearnedPosterior) else frames
     return sigma, torch.randn(noisy.shape, generator=generator, device=frames.device)
 
 

@@ -18,21 +18,21 @@ STEPS, SIGMA_MIN = 24, 0.02
 
 
 def draw_samples(prior: Prior, n: int, seed: int = 0, device: str | torch.device = "cpu") -> Tensor:
-    """``(n, 1, depth, angle)`` in [0, 1], by 24 steps of DPM-Solver++ 2M from pure noise."""
-    depth, angle = prior.card["grid"]
+    """``(n, C, depth, angle)`` in [0, 1], by 24 steps of DPM-Solver++ 2M from pure noise."""
+    shape = (n, *prior.shape)
     streams = Streams([(seed, i) for i in range(n)], device)
 
     def denoise(u: Tensor, sigma: float, _: float | None) -> Tensor:
-        return prior(u.reshape(n, 1, depth, angle), sigma).flatten(1)
+        return prior(u.reshape(shape), sigma).flatten(1)
 
     sigma_max = float(prior.card.get("sigma_max", 10.0))
     with torch.inference_mode():
-        u = start(lambda: streams.normal((math.prod((depth, angle)),)), sigma_max)
-        return dpmpp_2m(denoise, u, karras_sigmas(STEPS, SIGMA_MIN, sigma_max)).reshape(n, 1, depth, angle).clamp(0, 1)
+        u = start(lambda: streams.normal((math.prod(prior.shape),)), sigma_max)
+        return dpmpp_2m(denoise, u, karras_sigmas(STEPS, SIGMA_MIN, sigma_max)).reshape(shape).clamp(0, 1)
 
 
 def split_samples(posterior: LearnedPosterior, y: Tensor, seed: int = 0) -> Tensor:
-    """One sample of tissue and haze of each frame, ``(B, 2, depth, angle)`` in [0, 1], from noise alone."""
+    """One sample of tissue and haze of each frame, ``(B, 2 C, depth, angle)`` in [0, 1], from noise alone."""
     streams = Streams([(seed, i) for i in range(len(y))], y.device)
     learned = Learned(y, posterior)
     sigma_max = float(posterior.card["sigma_max"])

@@ -83,13 +83,14 @@ def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwr
     device = next(model.parameters()).device
     if isinstance(model, LearnedPosterior):
         truth = _evenly(source.held_out)
-        x, n = split_samples(model, truth[:, 2:].to(device), seed).cpu().split(1, dim=1)
+        tissue, haze, hazy = truth.chunk(3, dim=1)
+        x, n = split_samples(model, hazy.to(device), seed).cpu().chunk(2, dim=1)
         rows = {
-            "hazy": truth[:, 2:],
+            "hazy": hazy,
             "tissue, found": x,
-            "true": truth[:, :1],
+            "true": tissue,
             "haze, found": n,
-            "true haze": truth[:, 1:2],
+            "true haze": haze,
         }
     else:
         rows = {
@@ -97,15 +98,17 @@ def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwr
             f"{model.card['kind']}, trained on": _evenly(source.sample),
         }
     depth, angle = model.card["grid"]
+    colour = next(iter(rows.values())).shape[1] == 3
     zoom = max(1, 128 // max(depth, angle))
     height, width = CAPTION_HEIGHT + zoom * depth + GAP, zoom * angle + GAP
-    sheet = Image.new("L", (COLUMNS * width - GAP, len(rows) * height - GAP))
+    sheet = Image.new("RGB" if colour else "L", (COLUMNS * width - GAP, len(rows) * height - GAP))
     for row, (caption, frames) in enumerate(rows.items()):
         font = ImageFont.load_default(size=12)
-        ImageDraw.Draw(sheet).text((4, row * height + 3), caption, fill=255, font=font)
-        for column, frame in enumerate(frames[:, 0].float().cpu().numpy()):
-            grey = np.rint(255 * frame).astype(np.uint8).repeat(zoom, 0).repeat(zoom, 1)
-            sheet.paste(Image.fromarray(grey), (column * width, row * height + CAPTION_HEIGHT))
+        ImageDraw.Draw(sheet).text((4, row * height + 3), caption, fill="white", font=font)
+        for column, frame in enumerate(frames.float().cpu().numpy()):
+            pixels = np.rint(255 * frame).astype(np.uint8).repeat(zoom, 1).repeat(zoom, 2)
+            shown = np.moveaxis(pixels, 0, -1) if colour else pixels[0]
+            sheet.paste(Image.fromarray(shown), (column * width, row * height + CAPTION_HEIGHT))
     with atomic(path, overwrite) as part:
         sheet.save(part, format="PNG")
 

@@ -172,7 +172,11 @@ def train(
 
 def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) -> Model:
     torch.manual_seed(recipe.seed)
-    channels = {"inputs": INPUTS, "outputs": OUTPUTS} if recipe.kind == "posterior" else {}
+    n_channels = source.sample.shape[1]
+    channels = {"inputs": n_channels, "outputs": n_channels} if n_channels > 1 else {}
+    if recipe.kind == "posterior":
+        n_channels //= INPUTS
+        channels = {"inputs": INPUTS * n_channels, "outputs": OUTPUTS if n_channels == 1 else 2 * n_channels}
     network = NETWORKS[recipe.network](**{**recipe.config, **channels})
     if any(n % int(network.multiple) for n in recipe.grid):  # type: ignore[arg-type]
         raise UsdehazeError(
@@ -191,7 +195,8 @@ def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) ->
         card["fine_tuned_from"] = begin_with.name
     if recipe.kind == "posterior":
         sides = {side: getattr(source, side, source).description for side in ("tissue", "haze")}
-        return LearnedPosterior(network, card | {f"{side}_data": told for side, told in sides.items()})
+        card |= {f"{side}_data": told for side, told in sides.items()}
+        return LearnedPosterior(network, card | ({"channels": n_channels} if n_channels > 1 else {}))
     return Prior(network, card)
 
 
@@ -203,7 +208,7 @@ def _statistics(recipe: Recipe, source: FrameSource, begin_with: Model | None) -
     sample = source.sample
     if recipe.kind != "posterior":
         return {"data_mean": float(sample.mean()), "data_std": float(sample.std())}
-    x, n, y = sample.unbind(1)
+    x, n, y = sample.chunk(3, dim=1)
     return {
         "frame_mean": float(y.mean()), "frame_std": float(y.std()),
         "tissue_std": float((x - y).square().mean().sqrt()), "haze_std": float((n - y).square().mean().sqrt()),
