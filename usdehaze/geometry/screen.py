@@ -64,15 +64,17 @@ def _in_halves(frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Se
     height, width = frames_db.shape[1:]
     lit = _bright(frames_db, floor_db, LEVELS[0])
     for axis, size in ((0, width), (1, height)):
-        middle = slice(size // 3, size - size // 3)
-        cut = middle.start + int(np.argmin(lit.sum(axis=axis)[middle]))
+        middle, share = slice(size // 3, size - size // 3), lit.sum(axis=axis)
+        cut = middle.start + int(np.argmin(share[middle]))
+        if share[cut] > 0.5 * np.quantile(share, 0.8):  # as much image there as anywhere
+            continue
         boxes = [(0, 0, height - 1, cut - 1), (0, cut, height - 1, width - 1)]
         if axis == 1:
             boxes = [(0, 0, cut - 1, width - 1), (cut, 0, height - 1, width - 1)]
-        found = [_in_box(frames_db, box, floor_db, aspect) for box in boxes]
-        sectors = [sector for sector in found if sector is not None]
-        if len(sectors) == 2:
-            return sectors
+        one = _in_box(frames_db, boxes[0], floor_db, aspect)
+        other = None if one is None else _in_box(frames_db, boxes[1], floor_db, aspect)
+        if one is not None and other is not None:
+            return [one, other]
     return []
 
 
