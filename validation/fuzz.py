@@ -62,8 +62,6 @@ def _parent(args: argparse.Namespace) -> int:
             *map(str, args.seeds),
             "--seed",
             str(args.seed),
-            "--like",
-            args.like,
         ]
         command += ["--like", args.like, "--gigabytes", str(args.gigabytes), "--child", str(at), str(args.count)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -19,7 +19,6 @@ class FilmScan(StoredScan):
     """
 
     _file: Decoder | None = None
-    _times_s: np.ndarray | None = None
 
     def _open(self) -> StoredCine:
         film = look_through(self.path)
@@ -40,7 +39,6 @@ class FilmScan(StoredScan):
             np.dtype(np.uint8),
             lambda index: decoder.read(index)[0],
             frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
-            spacing_m=None,
             assumptions=tuple(notes),
         )
 
