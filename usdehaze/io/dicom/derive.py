@@ -125,6 +125,7 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
     else:
         _drop(out, "FrameTimeVector")
     pointer = [int(tag) for tag in numbers(source, "FrameIncrementPointer")]
+    _drop(out, "FrameIncrementPointer")  # which may be of a type that cannot hold what it must
     if "FrameTimeVector" in out and not (pointer == [FRAME_TIME] and "FrameTime" in out):
         out.FrameIncrementPointer = FRAME_TIME_VECTOR
         return
