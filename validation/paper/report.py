@@ -131,7 +131,7 @@ def write_figures(path: Path, name: str, records: list[dict[str, Any]], command:
     means = {r["method"]: summary(r, best) for r in records}
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"experiment": name, "command": command, "best joint": best and best["method"], "means": means}
-    text = json.dumps(content | {"records": records}, indent=1)
+    text = json.dumps(content | {"records": records}).replace('{"method"', '\n{"method"')  # a line for each method
     path.write_text(text + "\n", encoding="utf-8")
 
 
