@@ -70,7 +70,7 @@ class VideoFrames:
                 count += 1
         self._decoder.close()
         if count == 0:
-            raise InputError(self.path, "its video cannot be decoded", advice="the file may be damaged")
+            raise InputError(self._decoder.path, "its video cannot be decoded", advice="the file may be damaged")
         return count
 
     def close(self) -> None:
