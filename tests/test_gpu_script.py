@@ -28,7 +28,7 @@ def test_dry_run_checks_measures_trains_and_evaluates_without_monai_and_pydicom(
         (tmp_path / "absent").mkdir(exist_ok=True)
         (tmp_path / "absent" / f"{name}.py").write_text(f"raise ImportError('{name} is not on this machine')\n")
     out = tmp_path / "out"
-    command = [str(ROOT / "validation/gpu/run.sh"), "--minutes", "0.3", "--device", "cpu", "--out", str(out)]
+    command = [str(ROOT / "validation/gpu/run.sh"), "--minutes", "0.15", "--device", "cpu", "--out", str(out)]
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(tmp_path / "absent")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

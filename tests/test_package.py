@@ -116,9 +116,9 @@ def test_the_installed_wheel_dehazes(built, tmp_path):
         return done.stdout
 
     programs = tmp_path / "venv" / "bin"
-    run(sys.executable, "-m", "venv", programs.parent)
+    run(sys.executable, "-m", "venv", "--without-pip", programs.parent)
     python, ours = programs / "python", programs / "usdehaze"
-    run(python, "-m", "pip", "install", "--no-index", "--no-deps", built[0])
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", built[0])
     packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # The dependencies are those of the tests. A line in a .pth file adds a folder, and not what that folder's own .pth
     # files add: an editable installation of this very package stays outside.
