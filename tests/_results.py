@@ -48,7 +48,7 @@ def make_result(
         "Quillfeather/cine",
         "HDF5 dataset",
         "8-bit",
-        ("Zoe.",),
+        ("Dynamic range assumed to be 60 dB.",),
         first_frame,
     )
     cine = Cine(speckle, geometry, 60.0, 0.02 * np.arange(shape[0]) if times else None, source)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import h5py
 import numpy as np
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cli import main
+from usdehaze.io.reading import Reading
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.training.samples import draw_samples
@@ -63,7 +65,7 @@ def test_frames_of_a_scan_are_the_scan_between_0_and_1(tmp_path):
 
 def test_a_share_of_the_scans_is_held_out(tmp_path):
     paths = [scan(tmp_path / f"{i}.h5", low=-12.0 * i - 10, high=-12.0 * i - 1) for i in range(5)]
-    source = frames_of_scans(paths, (16, 16))
+    source = frames_of_scans(paths, (16, 16), Reading(units="dB", levels=(-60.0, 0.0)))
     held, trained = ({int(5 * v) for v in frames.unique()} for frames in (source.held_out, source.sample))
     assert len(held) == 1 and trained == set(range(5)) - held  # every scan has its fifth of the range
 
@@ -249,6 +251,8 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path):
 
 def test_samples_of_a_prior_that_knows_its_data_have_its_mean_and_deviation():
     class Silent(torch.nn.Module):  # a denoiser about the mean: the exact one of independent Gaussian pixels
+        config: ClassVar = {}
+
         def forward(self, seen, _):
             return torch.zeros_like(seen)
 

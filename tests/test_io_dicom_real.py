@@ -40,7 +40,7 @@ ULTRASOUND = {
 }
 REFUSED = {
     "malformed/20-wrong-transfer-syntax.dcm": "of another kind (CT Image Storage)",
-    "malformed/DICOMDIR-empty.dcm": "of another kind (Media Storage Directory Storage)",
+    "malformed/DICOMDIR-empty.dcm": "is a DICOMDIR that lists no ultrasound image",
     "malformed/ExplVR_LitEndNoMeta.dcm": "without the header of a DICOM file",
     "malformed/MR_truncated.dcm": "of another kind (MR Image Storage)",
     "malformed/badVR.dcm": "of another kind (RT Dose Storage)",

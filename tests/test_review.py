@@ -147,7 +147,8 @@ def test_nothing_names_the_patient_unless_asked(tmp_path, roi):
     path = tmp_path / "QUILLFEATHER^ZOE 1950-01-01.dehazed.h5"
     make_result(path)
     text = build_review(path, tmp_path / "a.html", roi).read_text()
-    assert not re.search("quillfeather|zoe|1950", text, re.I)
+    words = re.sub(r"[A-Za-z0-9+/=]{200,}", "", text)  # packed pixels may spell anything
+    assert not re.search("quillfeather|zoe|1950", words, re.I)
     assert "ab" * 32 in text and "unet-tissue sha256:00ff" in text and "unet-haze sha256:11ee" in text
     shown = build_review(path, tmp_path / "b.html", roi, show_source_name=True)
     assert ["source", "QUILLFEATHER^ZOE 1950-01-01.h5"] in data_of(shown, "page")["provenance"]
@@ -242,7 +243,7 @@ def test_memory_does_not_grow_with_the_number_of_frames(tmp_path):
 
 def test_a_page_too_large_for_a_browser_is_refused_with_what_would_fit(tmp_path, monkeypatch):
     make_result(tmp_path / "a.dehazed.h5")
-    monkeypatch.setattr("usdehaze.review.page.MAX_PAGE_BYTES", 25_000)
+    monkeypatch.setattr("usdehaze.review.page.MAX_PAGE_BYTES", 15_000)
     with pytest.raises(InputError, match=r"a page of 5 frames would be larger .*--frames 0:[1-4]$"):
         build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
     assert [p.name for p in tmp_path.iterdir()] == ["a.dehazed.h5"]

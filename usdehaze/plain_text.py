@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 MOST, MOST_OF_PART = 80, 800  # characters of foreign text in a message, and of a part of one
-_QUOTED = re.compile(rf"'([^']{{{MOST}}})[^']+'|\"([^\"]{{{MOST}}})[^\"]+\"")
+_QUOTED = re.compile(r"(?<!\w)(?:'([^']*)'|\"([^\"]*)\")(?!\w)")  # no apostrophes
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -28,7 +28,12 @@ def table_line(text: str) -> str:
 
 def shortened(text: str) -> str:
     """Whatever stands in quotes cut at `MOST` characters, with "..." for the rest."""
-    return _QUOTED.sub(lambda m: f"'{m[1]}...'" if m[1] is not None else f'"{m[2]}..."', text)
+    return _QUOTED.sub(_cut, text)
+
+
+def _cut(quoted: re.Match[str]) -> str:
+    inner = quoted[1] if quoted[1] is not None else quoted[2]
+    return quoted[0] if len(inner) <= MOST else f"{quoted[0][0]}{inner[:MOST]}...{quoted[0][0]}"
 
 
 def capped(text: str) -> str:

@@ -5,6 +5,7 @@ Frames are ``(T, H, W)`` in dB, on the channel axis: every 2-D MONAI transform a
 let MONAI's own ``LoadImage(d)`` and ``SaveImage(d)`` read scans and write results.
 """
 
+from .batch import dehaze_all
 from .dehaze import DehazeUltrasound, DehazeUltrasoundD, DehazeUltrasoundd, DehazeUltrasoundDict
 from .grey import DbToGrey, DbToGreyD, DbToGreyd, DbToGreyDict
 from .load import LoadUltrasound, LoadUltrasoundD, LoadUltrasoundd, LoadUltrasoundDict
@@ -33,6 +34,7 @@ __all__ = [
     "UltrasoundHDF5Reader",
     "UltrasoundHDF5Writer",
     "UltrasoundReader",
+    "dehaze_all",
 ]
 
 register_writers()
