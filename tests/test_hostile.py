@@ -1,4 +1,4 @@
-"""Some 170 hostile files over all readers: each is answered or refused in one line within bounds of time and memory."""
+"""Some 160 hostile files over all readers: each is answered or refused in one line within bounds of time and memory."""
 
 import json
 import subprocess
