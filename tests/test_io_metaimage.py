@@ -9,9 +9,11 @@ from _scans import fan_frames
 from test_io_images import mha
 
 import usdehaze as ud
+from usdehaze.budget import max_memory
 from usdehaze.errors import InputError
 from usdehaze.io import list_scans, open_scan
 from usdehaze.io.detect import sha256_of
+from usdehaze.io.images.metaimage import is_stack
 
 FRAMES = fan_frames(12, 72, 80)
 
@@ -35,6 +37,13 @@ def refused(path, *parts, **options):
     assert "\n" not in str(caught.value)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_header_without_an_end_is_held_to_one_budget_by_whoever_reads_it(tmp_path):
+    path = tmp_path / "a.mha"
+    path.write_bytes((b"a = " + b"b" * 60_000 + b"\n") * 80)
+    with max_memory(2**20), pytest.raises(InputError, match="inflates to more"):
+        is_stack(path)
 
 
 @pytest.mark.parametrize("kind", ["raw", "zraw", "head", "tail", "list", "numbered"])

@@ -34,13 +34,17 @@ def log_compress(amplitude: np.ndarray, dynamic_range_db: float, reference: floa
     Raises:
         ValueError: the reference is not positive, as for an amplitude that is 0 everywhere.
     """
-    amplitude = np.asarray(amplitude, dtype=np.float64)
+    amplitude = np.asarray(amplitude)
     reference = float(amplitude.max()) if reference is None else float(reference)
     if not reference > 0:
         raise ValueError(f"the reference amplitude must be positive, found {reference:g}")
     floor = 10 ** (-dynamic_range_db / 20)
-    ratio = np.clip(amplitude / reference, floor, 1.0)
-    return np.clip(20 * np.log10(ratio), -dynamic_range_db, 0).astype(np.float32)
+    values = np.empty(amplitude.shape)  # the only copy in double precision: frames may be large
+    np.divide(amplitude, reference, out=values, dtype=np.float64)
+    np.clip(values, floor, 1.0, out=values)
+    np.log10(values, out=values)
+    values *= 20
+    return np.clip(values, -dynamic_range_db, 0, out=values).astype(np.float32)
 
 
 def decompress(frames_db: np.ndarray) -> np.ndarray:

@@ -147,7 +147,12 @@ def _imported(module: str, seen: set[str]) -> Iterator[Path]:
 
 def bare(path: Path) -> str:
     """What a Python file does, as text that no comment, docstring or layout changes."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return _bare(path.read_text(encoding="utf-8"))
+
+
+@lru_cache(None)
+def _bare(source: str) -> str:
+    tree = ast.parse(source)
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
-from usdehaze.budget import spend
+from usdehaze.budget import spend, spending
 from usdehaze.errors import InputError
 from usdehaze.io.limits import MIN_SIDE, check_frame
 
@@ -57,7 +57,8 @@ def read_header(path: Path) -> Header:
     Raises:
         InputError: it is damaged, or says something else than 2-D frames in this file or beside it.
     """
-    fields, times, after, start = _lines(path)
+    with spending(path):  # one budget for all its lines, whoever asks
+        fields, times, after, start = _lines(path)
     names = _names(path, fields["ElementDataFile"], after)
     try:
         sides = [int(side) for side in fields["DimSize"].split()]
@@ -98,8 +99,10 @@ def _lines(path: Path) -> tuple[dict[str, str], dict[int, float], list[str], int
     """Values by their names, time by frame, the lines after the header proper, and where that ends."""
     fields: dict[str, str] = {}
     times: dict[int, float] = {}
+    start = 0
     with open(path, "rb") as file:
-        while file.tell() < _HEADER_BYTES and (line := file.readline(_LINE_BYTES)):
+        while start < _HEADER_BYTES and (line := file.readline(_LINE_BYTES)):
+            start += len(line)
             spend(path, decoded=len(line))
             name, equals, value = line.decode("utf-8", "surrogateescape").partition("=")
             name, value = name.strip(), value.strip()
@@ -110,7 +113,6 @@ def _lines(path: Path) -> tuple[dict[str, str], dict[int, float], list[str], int
             elif not name.startswith("Seq_Frame"):
                 fields[name] = value
             if name == "ElementDataFile":
-                start = file.tell()
                 listed = file.read(_LINE_BYTES * 64).splitlines()[:_MAX_FILES] if value.startswith("LIST") else []
                 return fields, times, [entry.decode("utf-8", "surrogateescape").strip() for entry in listed], start
     raise InputError(path, "has no complete MetaImage header", "a line ElementDataFile")
