@@ -93,7 +93,7 @@ def test_clips_with_little_haze_come_back_nearly_unchanged(data_dir):
 
 @pytest.mark.slow
 def test_known_truth_is_approached_closer_than_without_a_haze_prior():
-    document = run_benchmark(n_frames=1)  # all scenes: a second frame of one tells little more
+    document = run_benchmark()
     ours, other = document["summary"], document["others"]["gaussian noise"]
     truth = document["others"]["truth"]
     assert ours["psnr_db"]["tissue"] > ours["psnr_db"]["input"]
