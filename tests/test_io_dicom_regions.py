@@ -205,3 +205,9 @@ def test_attributes_of_the_wrong_kind_are_no_traceback(tmp_path):
     ds.add_new(0x00280030, "LO", "0.1 mm")  # Pixel Spacing
     with open_dicom(save(tmp_path / "a.dcm", ds)) as scan:
         assert scan.frame_times_s is None and scan.geometry.spacing_m is None
+
+
+def test_pixels_that_are_all_height_tell_no_spacing(tmp_path):
+    ds = dataset(fan_frames(2), PixelSpacing=[1e-30, 0.3])
+    with open_dicom(save(tmp_path / "a.dcm", ds)) as scan:
+        assert scan.geometry.spacing_m is None

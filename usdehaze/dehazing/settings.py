@@ -71,7 +71,7 @@ class Settings:
     sigma_min: float = 0.1
     from_guess: bool = False
     samples: int = 4
-    caution: float = 0.8
+    caution: float = 0.85
     strength: float = 1.0
     seed: int = 0
 

@@ -121,7 +121,7 @@ def _spacing_m(item: Dataset) -> tuple[float, float] | None:
         if not in_cm or len(delta) != 1 or not (math.isfinite(delta[0]) and delta[0] != 0):
             return None
         pitch.append(abs(delta[0]) / 100)
-    return pitch[0], pitch[1]
+    return (pitch[0], pitch[1]) if _is_pixel(*pitch) else None
 
 
 def _origin_m(item: Dataset, top: int, left: int) -> tuple[float, float]:
@@ -141,7 +141,7 @@ def _origin_m(item: Dataset, top: int, left: int) -> tuple[float, float]:
 def pixel_spacing_m(attributes: Dataset) -> tuple[float, float] | None:
     """Pixel Spacing (0028,0030), ``(row, column)``, mm in the file; for images without regions."""
     spacing = numbers(attributes, "PixelSpacing")
-    if len(spacing) != 2 or not all(math.isfinite(value) and value > 0 for value in spacing):
+    if len(spacing) != 2 or not _is_pixel(*spacing):
         return None
     return spacing[0] / 1000, spacing[1] / 1000
 
@@ -149,6 +149,9 @@ def pixel_spacing_m(attributes: Dataset) -> tuple[float, float] | None:
 def pixel_aspect(attributes: Dataset) -> float:
     """Row pitch over column pitch as in Pixel Aspect Ratio (0028,0034), 1 where it is not given."""
     ratio = numbers(attributes, "PixelAspectRatio")
-    if len(ratio) != 2 or not all(math.isfinite(value) and value > 0 for value in ratio):
-        return 1.0
-    return ratio[0] / ratio[1]
+    return ratio[0] / ratio[1] if len(ratio) == 2 and _is_pixel(*ratio) else 1.0
+
+
+def _is_pixel(height: float, width: float) -> bool:
+    """Whether a pixel can have such sides: a damaged file may say anything."""
+    return all(math.isfinite(side) and side > 0 for side in (height, width)) and 1e-3 <= height / width <= 1e3
