@@ -12,6 +12,7 @@ seconds of CPU     one for each 100 MiB of memory and for each 100 MB of the fil
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
@@ -148,6 +149,15 @@ def read_text(path: str | os.PathLike[str], most: int = MAX_TEXT) -> str:
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal; of however large a file in little memory."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _size(path: object) -> int:

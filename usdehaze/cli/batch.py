@@ -16,10 +16,10 @@ import click
 
 from usdehaze.cli.plan import Job
 from usdehaze.errors import InputError
+from usdehaze.plain_text import cell
 
 Outcome = Literal["dehazed", "skipped", "failed"]
 _Self = TypeVar("_Self", bound="BatchLog")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
 _CSV_BYTES = 2**28  # of a log that a table is made of
 
 
@@ -209,5 +209,4 @@ def _lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:
 
 def _cell(value: object) -> str:
     """A cell of a table that no spreadsheet takes for a formula."""
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    return "'" + text if text.startswith(_FORMULA) else text
+    return str(cell(f"{value:.3f}" if isinstance(value, float) else str(value)))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from usdehaze.budget import file_sha256
 from usdehaze.choices import PREVIEW_KINDS
 from usdehaze.errors import InputError
 from usdehaze.io.formats import SUFFIXES, format_of, parts_of
@@ -24,18 +25,10 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, hex; of a scan of several files, such as a folder of images, of their hashes and names."""
     parts = parts_of(path)
     if parts == [Path(path)]:
-        return _sha256(parts[0])
+        return file_sha256(parts[0])
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(os.fsencode(f"{_sha256(part)}  {part.name}\n"))
-    return digest.hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
+        digest.update(os.fsencode(f"{file_sha256(part)}  {part.name}\n"))
     return digest.hexdigest()
 
 

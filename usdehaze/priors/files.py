@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from usdehaze.budget import read_text
+from usdehaze.budget import file_sha256, read_text
 from usdehaze.choices import NETWORK_KINDS, PRIOR_KINDS, NetworkKind
 from usdehaze.errors import InputError
 from usdehaze.plain_text import brief
@@ -129,14 +129,6 @@ def _least_weights(described: dict[str, Any]) -> int:
     return least + 9 * frames * described.get("patch", 1) ** 2 * min(channels)
 
 
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _check_values(card: dict[str, Any], path: Path) -> None:
     """Refuses a card that misses a value, or holds one that no training gives.
 
@@ -180,7 +172,7 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
         identity = _identity(card)
         described = dict(card.pop("network"))
         wrong = card.pop("format") != FORMAT or card["kind"] not in NETWORK_KINDS
-        digest = _digest(path)
+        digest = file_sha256(path)
         if wrong or card.pop("sha256") != digest:
             raise ValueError("card and weights do not belong together")
         _check_values(card, path)

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from usdehaze.budget import file_sha256
 from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
@@ -278,11 +279,7 @@ def _provenance(result: OpenResult, show_source_name: bool) -> list[list[str]]:
     """
     told = describe({**result.attrs, "format_version": FORMAT_VERSION})
     rows = [[field.label, words] for field, words in told if show_source_name or not field.may_name_patient]
-    digest = hashlib.sha256()
-    with open(result.path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return [*rows, ["result file, SHA-256", digest.hexdigest()]]
+    return [*rows, ["result file, SHA-256", file_sha256(result.path)]]
 
 
 def _policy(css: str, script: str) -> str:

@@ -126,7 +126,35 @@ class SimulatedFrames:
         return training_frames(self.kind, n, generator, *self.shape)
 
 
-class StoredFrames:
+class InMemory:
+    """Frames or images to learn from and some held out, all in memory at half precision.
+
+    Attributes:
+        mirror: whether what is drawn is mirrored by chance.
+        purpose: of the random stream that draws.
+    """
+
+    simulated = False
+    mirror = True
+    purpose: int
+    _train: Tensor
+    _held_out: Tensor
+
+    @property
+    def held_out(self) -> Tensor:
+        return evenly(self._held_out, 32).float()
+
+    @property
+    def sample(self) -> Tensor:
+        return evenly(self._train, 1024).float()
+
+    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
+        if self._train.device != device:
+            self._train = self._train.to(device)
+        return pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device), self.mirror)
+
+
+class StoredFrames(InMemory):
     """Frames of scans, all in memory (half precision: a step of 0.03 dB at 60 dB).
 
     A share of them is held out, by scan where there are several: neighbouring frames of one cine are so alike that one
@@ -140,8 +168,6 @@ class StoredFrames:
     Raises:
         ValueError: fewer than two frames, or frames of different shapes.
     """
-
-    simulated = False
 
     def __init__(self, scans: list[Tensor], share: float = 0.1, purpose: int = PICKS) -> None:
         self.purpose = purpose
@@ -163,19 +189,6 @@ class StoredFrames:
         by = "by scan" if self.n_scans > 1 else "last frames of the scan"
         counts = f"{len(self._train)} frames, {len(self._held_out)} more held out ({by})"
         return f"{self.n_scans} scan{'s' if self.n_scans > 1 else ''} of the user's own: {counts}"
-
-    @property
-    def held_out(self) -> Tensor:
-        return evenly(self._held_out, 32).float()
-
-    @property
-    def sample(self) -> Tensor:
-        return evenly(self._train, 1024).float()
-
-    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
-        if self._train.device != device:
-            self._train = self._train.to(device)
-        return pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device))
 
 
 class StoredPairs:

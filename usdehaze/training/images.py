@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from usdehaze.errors import InputError
-from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, evenly, generator_for, pick
+from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, InMemory
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
@@ -120,7 +120,7 @@ def _array(path: Path, dataset: str | None) -> np.ndarray:
     return np.rint(255 * stored).astype(np.uint8)
 
 
-class StoredImages:
+class StoredImages(InMemory):
     """Images, all in memory at half precision; a share of them, drawn by lot, is held out.
 
     Args:
@@ -129,8 +129,6 @@ class StoredImages:
         share: held out, at least one and never all.
         purpose: of the random stream that picks them; images that are drawn side by side need one each.
     """
-
-    simulated = False
 
     def __init__(self, images: Tensor, mirror: bool, share: float = 0.02, purpose: int = PICKS) -> None:
         self.mirror, self.purpose = mirror, purpose
@@ -143,19 +141,6 @@ class StoredImages:
     @property
     def description(self) -> str:
         return f"images of the user's own: {len(self._train)}, {len(self._held_out)} more held out"
-
-    @property
-    def held_out(self) -> Tensor:
-        return evenly(self._held_out, 32).float()
-
-    @property
-    def sample(self) -> Tensor:
-        return evenly(self._train, 1024).float()
-
-    def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
-        if self._train.device != device:
-            self._train = self._train.to(device)
-        return pick(self._train, batch, generator_for(seed, stream, self.purpose, step, device), self.mirror)
 
 
 class BlendedImages:
