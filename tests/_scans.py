@@ -4,6 +4,10 @@ import json
 
 import h5py
 import numpy as np
+import pytest
+
+from usdehaze import open_cine
+from usdehaze.errors import InputError
 
 
 def fan_frames(n_frames=2, height=64, width=64, seed=0):
@@ -55,3 +59,12 @@ def in_db(echoes, dynamic_range_db=60.0):
     """Echo amplitudes as dB, clipped at the floor."""
     floor = 10 ** (-dynamic_range_db / 20)
     return 20 * np.log10(np.maximum(echoes, floor))
+
+
+def refused(path, *parts, **options):
+    """Asserts that a scan is refused in one line that holds every part."""
+    with pytest.raises(InputError) as caught:
+        open_cine(path, **options)
+    assert "\n" not in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)

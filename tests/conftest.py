@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _tiny_priors import write_tiny_priors
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: one thread for each, and for what they start
     os.environ["OMP_NUM_THREADS"] = os.environ["USDEHAZE_TEST_THREADS"] = "1"
@@ -27,6 +29,12 @@ def seeded() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 (third-party code draws from the global stream)
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Options of a dehazer on networks so small that a frame takes no time."""
+    return write_tiny_priors(tmp_path_factory.mktemp("priors"))
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _scans import fan_frames, write
+from _scans import fan_frames, refused, write
 from PIL import Image
 
 import usdehaze as ud
 from usdehaze.cli.plan import plan_jobs
-from usdehaze.errors import InputError
 from usdehaze.io import list_scans, open_scan
 from usdehaze.io.images.read import natural_order
 
@@ -124,14 +123,6 @@ def test_a_folder_of_metaimages_of_one_frame_is_a_cine(tmp_path):
     for index in range(4):
         mha(tmp_path / "clip" / f"{index}.mha", FRAMES[index : index + 1])
     assert np.abs(ud.open_cine(tmp_path / "clip").frames - expected(FRAMES[:4])).max() < 1e-4
-
-
-def refused(path, *parts, **options):
-    with pytest.raises(InputError) as caught:
-        ud.open_cine(path, **options)
-    assert "\n" not in str(caught.value)
-    for part in parts:
-        assert part in str(caught.value)
 
 
 def test_what_cannot_be_used_is_refused_in_one_line(tmp_path):

@@ -5,7 +5,7 @@ import zlib
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames
+from _scans import fan_frames, refused
 from test_io_images import mha
 
 import usdehaze as ud
@@ -29,14 +29,6 @@ def mhd(folder, data, extra=(), name="a.mhd"):
     lines += ["ElementType = MET_UCHAR", f"ElementDataFile = {data}"]
     (folder / name).write_text("\n".join(lines) + "\n")
     return folder / name
-
-
-def refused(path, *parts, **options):
-    with pytest.raises(InputError) as caught:
-        ud.open_cine(path, **options)
-    assert "\n" not in str(caught.value)
-    for part in parts:
-        assert part in str(caught.value)
 
 
 def test_a_header_without_an_end_is_held_to_one_budget_by_whoever_reads_it(tmp_path):

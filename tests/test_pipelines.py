@@ -12,7 +12,6 @@ import pydicom
 import pytest
 from _dicom import region, write_dicom
 from _scans import fan_frames, write
-from _tiny_priors import write_tiny_priors
 from monai.bundle import ConfigParser, run, verify_metadata
 
 from usdehaze import Dehazer, open_cine
@@ -20,11 +19,6 @@ from usdehaze.io import read_result
 
 PIPELINES = Path(__file__).resolve().parents[1] / "pipelines"
 CONFIG = PIPELINES / "dehaze" / "configs" / "inference.yaml"
-
-
-@pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    return write_tiny_priors(tmp_path_factory.mktemp("priors"))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from _scans import fan_frames, write
-from _tiny_priors import write_tiny_priors
 from monai.data import CacheDataset, DataLoader, Dataset, MetaTensor, decollate_batch
 from monai.transforms import (
     CenterSpatialCrop,
@@ -39,11 +38,6 @@ from usdehaze.transforms import (
     LoadUltrasoundd,
 )
 from usdehaze.transforms.meta import geometry_in, meta_of
-
-
-@pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    return write_tiny_priors(tmp_path_factory.mktemp("priors"))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import pytest
 import torch
 from _dicom import region, write_dicom
 from _scans import fan_frames, write
-from _tiny_priors import write_tiny_priors
 from monai.data import DataLoader, Dataset, MetaTensor
 from monai.inferers import SliceInferer
 from monai.networks.nets import UNet
@@ -36,11 +35,6 @@ from usdehaze.transforms import (
     UltrasoundReader,
 )
 from usdehaze.transforms.meta import geometry_in, meta_of
-
-
-@pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    return write_tiny_priors(tmp_path_factory.mktemp("priors"))
 
 
 @pytest.fixture(scope="module")

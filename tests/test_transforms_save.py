@@ -5,7 +5,6 @@ import pydicom
 import pytest
 from _dicom import region, write_dicom
 from _scans import fan_frames, write
-from _tiny_priors import write_tiny_priors
 from monai.data import DataLoader, Dataset, decollate_batch
 from monai.transforms import Compose, CopyItemsd, Flipd, ToTensord
 
@@ -22,8 +21,8 @@ from usdehaze.transforms import (
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    return {**write_tiny_priors(tmp_path_factory.mktemp("priors")), "samples": 2}
+def options(options):
+    return {**options, "samples": 2}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 import torch
 from _dicom import region, write_dicom
 from _scans import fan_frames, write
-from _tiny_priors import write_tiny_priors
 from monai.data import CacheNTransDataset, PersistentDataset, set_track_meta
 from monai.transforms import Compose, EnsureTyped, ToTensord
 
@@ -22,11 +21,6 @@ from usdehaze.transforms import (
     UltrasoundDicomWriter,
     UltrasoundReader,
 )
-
-
-@pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    return write_tiny_priors(tmp_path_factory.mktemp("priors"))
 
 
 @pytest.fixture(scope="module")

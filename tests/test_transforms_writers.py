@@ -7,7 +7,6 @@ import pydicom
 import pytest
 from _dicom import region, write_dicom
 from _scans import fan_frames
-from _tiny_priors import write_tiny_priors
 from monai.data import ImageWriter, ITKWriter, NibabelWriter, PILWriter, image_writer
 from monai.transforms import Compose, ConcatItemsd, CopyItemsd, Flip, LoadImaged, SaveImage, SaveImaged
 
@@ -33,8 +32,8 @@ def scan(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    return {**write_tiny_priors(tmp_path_factory.mktemp("priors")), "samples": 2}
+def options(options):
+    return {**options, "samples": 2}
 
 
 @pytest.fixture(scope="module")
