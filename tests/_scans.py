@@ -62,9 +62,10 @@ def in_db(echoes, dynamic_range_db=60.0):
 
 
 def refused(path, *parts, **options):
-    """Asserts that a scan is refused in one line that holds every part."""
+    """Asserts that a scan is refused in one line that names it and holds every part."""
     with pytest.raises(InputError) as caught:
         open_cine(path, **options)
-    assert "\n" not in str(caught.value)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message
     for part in parts:
-        assert part in str(caught.value)
+        assert part in message, message

@@ -7,11 +7,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from _scans import fan_frames
+from _scans import fan_frames, refused
 from scipy.io import savemat
 
 import usdehaze as ud
-from usdehaze.errors import InputError
 from usdehaze.io import kind_of, list_scans, open_scan
 
 FRAMES = fan_frames(12, 72, 80)
@@ -19,14 +18,6 @@ FRAMES = fan_frames(12, 72, 80)
 
 def close(cine, frames=FRAMES, atol=1e-3):
     return np.abs(cine.frames - 60 * (frames.astype(float) / 255 - 1)).max() < atol
-
-
-def refused(path, *parts, **options):
-    with pytest.raises(InputError) as caught:
-        ud.open_cine(path, **options)
-    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: ")
-    for part in parts:
-        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("stored", ["C", "F", "big", "u2", "one", "HWT", "colour"])

@@ -3,19 +3,10 @@
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames, write
+from _scans import fan_frames, refused, write
 
 from usdehaze.errors import InputError
 from usdehaze.io import kind_of, list_scans, open_cine
-
-
-def refused(path, *parts, **options):
-    with pytest.raises(InputError) as caught:
-        open_cine(path, **options)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ") and "\n" not in message
-    for part in parts:
-        assert part in message
 
 
 def test_what_is_not_hdf5(tmp_path):
