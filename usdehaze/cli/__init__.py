@@ -6,6 +6,7 @@ import click
 
 from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
+from usdehaze.cli.node import node
 from usdehaze.cli.process import process
 from usdehaze.cli.review import review
 from usdehaze.cli.simulate import simulate
@@ -33,5 +34,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, review, simulate, train, tune, validate, verify):
+for command in (info, node, process, review, simulate, train, tune, validate, verify):
     main.add_command(command)

@@ -128,7 +128,7 @@ def process(
     batch = BatchLog(log, jobs)
     # what is left of the options is the model's business
     look = {"with_screen": with_screen, "mark": mark}
-    worker = _Worker(options, console, overwrite, skip_existing, preview, transfer_syntax, log is not None, **look)
+    worker = Worker(options, console, overwrite, skip_existing, preview, transfer_syntax, log is not None, **look)
     outcomes: Counter[Outcome] = Counter()
     with batch:
         for path, lost in lost_in(files).items():
@@ -147,7 +147,7 @@ def process(
     ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
 
 
-class _Worker:
+class Worker:
     """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them."""
 
     def __init__(
@@ -188,10 +188,9 @@ class _Worker:
             return entry
         with scan:
             entry.frames, entry.sha256, entry.notes = scan.n_frames, scan.source.sha256, list(scan.source.assumptions)
-            if self.dehazer is None:
-                self.dehazer = self._load()
+            dehazer = self.load()
             try:
-                made = self._dehaze(self.dehazer, scan, job)
+                made = self._dehaze(dehazer, scan, job)
             except Exception as error:
                 self._failed(error, job, entry)
                 return entry
@@ -265,10 +264,17 @@ class _Worker:
             raise
         return scan
 
-    def _load(self) -> Dehazer:
-        from usdehaze.dehazing.dehazer import Dehazer
+    def load(self) -> Dehazer:
+        """The dehazer, loaded once.
 
-        return Dehazer.from_pretrained(**self.model)
+        Raises:
+            InputError: priors that cannot be used.
+        """
+        if self.dehazer is None:
+            from usdehaze.dehazing.dehazer import Dehazer
+
+            self.dehazer = Dehazer.from_pretrained(**self.model)
+        return self.dehazer
 
     def _dehaze(self, dehazer: Dehazer, scan: Scan, job: Job) -> str:
         """Writes the job's files, a chunk of frames at a time, and tells which."""

@@ -1,0 +1,112 @@
+"""Where derived images go: by C-STORE to an application entity, by STOW-RS to a DICOMweb server."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Protocol
+
+from usdehaze.errors import UsdehazeError
+from usdehaze.node.titles import Peer, pynetdicom
+
+TIMEOUT_S = 60.0
+USER, PASSWORD = "USDEHAZE_DICOMWEB_USER", "USDEHAZE_DICOMWEB_PASSWORD"  # environment variables
+
+
+class NotSent(UsdehazeError):
+    """A destination that did not take a file; it is tried again."""
+
+
+class Destination(Protocol):
+    """Takes files."""
+
+    name: str
+
+    def send(self, path: Path) -> None:
+        """Sends a file.
+
+        Raises:
+            NotSent: it was not taken.
+        """
+
+
+class ByStore:
+    """A C-STORE user.
+
+    Args:
+        peer: to send to.
+        title: AE title of the node.
+        tls: for the connection.
+    """
+
+    def __init__(self, peer: Peer, title: str, tls: ssl.SSLContext | None = None) -> None:
+        self.peer, self.title, self.tls, self.name = peer, title, tls, str(peer)
+
+    def send(self, path: Path) -> None:
+        """See `Destination`."""
+        import pydicom
+
+        library = pynetdicom()
+        image = pydicom.dcmread(path)
+        entity = library.AE(ae_title=self.title)
+        entity.connection_timeout = entity.acse_timeout = TIMEOUT_S
+        entity.dimse_timeout = entity.network_timeout = 10 * TIMEOUT_S
+        entity.add_requested_context(image.SOPClassUID, image.file_meta.TransferSyntaxUID)
+        tls = None if self.tls is None else (self.tls, self.peer.host)
+        association = entity.associate(self.peer.host, self.peer.port, ae_title=self.peer.title, tls_args=tls)
+        if not association.is_established:
+            raise NotSent("no association" + (" (rejected)" if association.is_rejected else ""))
+        try:
+            if not association.accepted_contexts:
+                raise NotSent("it takes no such images, or not with this transfer syntax")
+            status = association.send_c_store(image)
+        finally:
+            association.release()
+        if "Status" not in status:
+            raise NotSent("the connection broke off")
+        if status.Status not in (0x0000, 0xB000, 0xB006, 0xB007):  # success, or with a warning (PS3.4 B.2.3)
+            raise NotSent(f"refused with status {status.Status:04X}")
+
+
+class ByWeb:
+    """A DICOMweb server; user and password come from the environment.
+
+    Args:
+        url: of the service, such as ``http://localhost:8042/dicom-web``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = self.name = url
+        self.client = web_client(url)
+
+    def send(self, path: Path) -> None:
+        """See `Destination`."""
+        import pydicom
+
+        try:
+            answer = self.client.store_instances([pydicom.dcmread(path)])
+        except Exception as error:  # of requests, or of the server: their text may quote what was sent
+            code = getattr(getattr(error, "response", None), "status_code", None)
+            raise NotSent(f"not stored ({f'HTTP {code}' if code else type(error).__name__})") from None
+        if "FailedSOPSequence" in answer:
+            raise NotSent("not stored (the server refused the image)")
+
+
+def web_client(url: str) -> Any:
+    """A client of a DICOMweb server.
+
+    Raises:
+        UsdehazeError: the library is not installed, or that is no URL.
+    """
+    try:
+        from dicomweb_client import DICOMwebClient
+        from dicomweb_client.session_utils import create_session, create_session_from_user_pass
+    except ImportError:
+        raise UsdehazeError('DICOMweb needs dicomweb-client; install it with pip install "usdehaze[node]"') from None
+    user, password = os.environ.get(USER), os.environ.get(PASSWORD)
+    session = create_session_from_user_pass(user, password) if user and password else create_session()
+    try:
+        return DICOMwebClient(url, session=session)
+    except ValueError:
+        raise UsdehazeError(f"{url!r} is no DICOMweb service; expected http://HOST:PORT/dicom-web") from None
