@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
+DICOMWEB = "dicomweb:"  # before the UID of a study
 CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as float32
 
 
@@ -79,6 +80,7 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 @click.option(
     "--with-screen", is_flag=True, help="Preview and review: show the screen around the images, names and all."
 )
+@click.option("--dicomweb", metavar="URL", help="Server that a FILE dicomweb:STUDY_UID is fetched from; with -o.")
 @click.option("--mark", is_flag=True, help='DICOM results: write "haze removed" into the picture.')
 @click.option(
     "--config",
@@ -114,6 +116,7 @@ def process(
     """
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other")
+    files = _fetched(ctx, files, options.pop("dicomweb"), out_dir)
     console = console_of(ctx)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
     if preview is not None:
@@ -145,6 +148,24 @@ def process(
         skipped = f", {outcomes['skipped']} skipped" if skip_existing else ""
         console.say(f"{outcomes['dehazed']} scans dehazed, {outcomes['failed']} failed{skipped}")
     ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
+
+
+def _fetched(ctx: click.Context, files: tuple[str, ...], url: str | None, out_dir: str | None) -> tuple[str, ...]:
+    """The files, with what DICOMweb studies among them hold, in a folder that lasts as long as the command."""
+    studies = [name for name in files if name.startswith(DICOMWEB)]
+    if not studies:
+        return files
+    if url is None or out_dir is None:
+        raise click.UsageError(f"{studies[0]}: say where it is with --dicomweb URL, and where results go with -o DIR")
+    from tempfile import TemporaryDirectory
+
+    from usdehaze.node.fetch import fetch_study
+
+    folder = Path(ctx.with_resource(TemporaryDirectory(prefix="usdehaze-")))
+    fetched: list[str] = []
+    for study in studies:
+        fetched += map(str, fetch_study(url, study.removeprefix(DICOMWEB), folder, len(fetched) + 1))
+    return (*(name for name in files if name not in studies), *fetched)
 
 
 class Worker:

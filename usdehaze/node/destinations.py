@@ -107,6 +107,8 @@ def web_client(url: str) -> Any:
     user, password = os.environ.get(USER), os.environ.get(PASSWORD)
     session = create_session_from_user_pass(user, password) if user and password else create_session()
     try:
-        return DICOMwebClient(url, session=session)
+        client = DICOMwebClient(url, session=session)
     except ValueError:
         raise UsdehazeError(f"{url!r} is no DICOMweb service; expected http://HOST:PORT/dicom-web") from None
+    client.set_http_retry_params(retry=False)  # whoever sends tries again later
+    return client
