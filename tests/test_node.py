@@ -1,5 +1,6 @@
 """``usdehaze node``: what is acknowledged is dehazed and delivered, whatever happens in between."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -253,6 +254,21 @@ def test_who_may_call_and_how_much(tmp_path, queue):
     assert send(path, port) is None and "cut off" in said[-1]
     receiver.stop()
     assert queue.counts()["waiting"] == 1
+
+
+def test_bytes_that_are_no_dicom_end_in_a_line_and_the_node_goes_on(tmp_path, queue):
+    said = []
+    receiver, port = receiver_of(queue, said)
+    request = b"\x01\x00\x00\x00\x00\x44\x00\x01\x00\x00" + b"USDEHAZE".ljust(16) + b"X" * 48
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b"\x04" + request[1:], request, request[:20], b"\xff" * 300, b"\x07"):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(data)
+            connection.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                connection.recv(100)
+    assert send(scan(tmp_path / "a.dcm"), port) == 0 and queue.counts()["waiting"] == 1
+    receiver.stop()
+    assert all("\n" not in line for line in said)
 
 
 def test_access_by_address():

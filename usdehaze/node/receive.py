@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import ssl
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,7 @@ class Receiver:
             raise UsdehazeError(f"cannot listen at {address}:{port} ({reason})") from None
         server.verify_request = lambda _, client: self._admits(str(client[0]))
         self.server = server
+        threading.excepthook = self._broken_off
         return int(server.server_address[1])
 
     def _admits(self, address: str) -> bool:
@@ -90,6 +92,10 @@ class Receiver:
             return True
         self.tell(f"{address}: turned away, not an allowed address")
         return False
+
+    def _broken_off(self, what: threading.ExceptHookArgs) -> None:
+        """What pynetdicom's threads end with when a peer breaks the protocol: a line in place of a traceback."""
+        self.tell(f"a connection broke off ({what.exc_type.__name__})")
 
     def _measure(self, event: Any) -> None:
         """Ends an association whose object grows past the limit."""
@@ -142,4 +148,6 @@ class Receiver:
         if self.server is not None:
             self.server.shutdown()
             self.server = None
+            threading.excepthook = threading.__excepthook__
+            tempfile.tempdir = None
         self.entity.shutdown()
