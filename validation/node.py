@@ -42,10 +42,10 @@ class Archive:
         entity = pynetdicom.AE("ARCHIVE")
         entity.supported_contexts = pynetdicom.StoragePresentationContexts
         entity.maximum_associations = 50
-        self.server: Any = entity.start_server(
-            ("127.0.0.1", 0), block=False, evt_handlers=[(pynetdicom.evt.EVT_C_STORE, self._store)]
-        )
-        self.name = f"ARCHIVE@127.0.0.1:{self.server.server_address[1]}"
+        handlers: Any = [(pynetdicom.evt.EVT_C_STORE, self._store)]
+        server = entity.start_server(("127.0.0.1", 0), block=False, evt_handlers=handlers)
+        assert server is not None  # for it does not block
+        self.name = f"ARCHIVE@127.0.0.1:{server.server_address[1]}"
 
     def _store(self, event: Any) -> int:
         if self.random.random() < self.refuses:
@@ -221,7 +221,7 @@ def _recorded(port: int, image: Dataset) -> bytes:
     sent = bytearray()
     entity = pynetdicom.AE("MODALITY")
     entity.add_requested_context(US_MULTIFRAME, ExplicitVRLittleEndian)
-    handlers = [(pynetdicom.evt.EVT_DATA_SENT, lambda event: sent.extend(event.data))]
+    handlers: Any = [(pynetdicom.evt.EVT_DATA_SENT, lambda event: sent.extend(event.data))]
     association = entity.associate("127.0.0.1", port, ae_title="USDEHAZE", evt_handlers=handlers)
     association.send_c_store(image)
     association.release()
