@@ -98,8 +98,8 @@ class Hearts:
     leaflets: Tensor  # (batch, L, 6): root x, z, tip x, z, bulge, half thickness (negative: absent)
 
     @staticmethod
-    def random(draw: Draw) -> Hearts:
-        """Draws view, pose, chamber sizes, wall thickness, valves and papillary muscles."""
+    def random(draw: Draw, wall: tuple[float, float]) -> Hearts:
+        """Draws view, pose, chamber sizes, wall thickness in the range ``wall``, valves and papillary muscles."""
         view = torch.tensor(_SHARES, device=draw.device)[draw.integer(len(_SHARES))]
         table = torch.tensor(_VIEWS, device=draw.device)[view][..., None, None]
         cx, cz, a, b, tilt = table.unbind(2)
@@ -130,7 +130,7 @@ class Hearts:
             draw.uniform(-1.5, 1.5, n),
             0.1,
         )
-        return Hearts(chambers, papillary, draw.log_uniform(0.008, 0.085), _leaflets(draw, chambers))
+        return Hearts(chambers, papillary, draw.log_uniform(*wall), _leaflets(draw, chambers))
 
 
 def _leaflets(draw: Draw, chambers: Ellipses) -> Tensor:

@@ -16,7 +16,11 @@ from usdehaze.simulate.graphics import overlay
 from usdehaze.simulate.haze import HazeScene
 from usdehaze.simulate.scanner import LOOKS, Scanner
 from usdehaze.simulate.speckle import compress
-from usdehaze.simulate.tissue import TissueScene
+from usdehaze.simulate.tissue import Habit, TissueScene
+
+# What training frames are like: scanners are set so that there is something to see, walls have 2 to 16 mm at depths of
+# 12 to 16 cm, and around a heart there is lung more often than not.
+SEEN = Habit(wall=(0.015, 0.1), dark=0.65, dark_db=(-45.0, -10.0), cloudy_db=(0.0, 6.0), exposed=0.9)
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class _Scene:
 
     def __init__(self, batch: int, generator: torch.Generator, shape: tuple[int, int], dynamic_range_db: float) -> None:
         self.draw = draw = Draw(batch, generator)
-        self.tissue = TissueScene(draw, *shape, dynamic_range_db)
+        self.tissue = TissueScene(draw, *shape, dynamic_range_db, habit=SEEN)
         first = self.tissue.still()[0]
         self.tissue_looks = torch.stack([first, *(self.tissue.look(draw) for _ in range(LOOKS - 1))])
         self.haze = HazeScene(draw, *shape, echo=self.tissue.power)

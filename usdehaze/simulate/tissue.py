@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,6 +25,28 @@ def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
     return a + (b - a) * share
 
 
+@dataclass(frozen=True)
+class Habit:
+    """What the hearts of scenes are usually like.
+
+    Attributes:
+        wall: range of the thickness of the first chamber's wall, in units of the imaging depth.
+        dark: probability that what lies around a heart is dark.
+        dark_db: range of its level then, dB re the wall.
+        cloudy_db: range of the deviation of its level from place to place.
+        exposed: probability that somebody set the gain so that the brightest fiftieth comes out bright, -14 to 0 dB.
+    """
+
+    wall: tuple[float, float] = (0.008, 0.085)
+    dark: float = 0.5
+    dark_db: tuple[float, float] = (-34.0, -6.0)
+    cloudy_db: tuple[float, float] = (1.0, 9.0)
+    exposed: float = 0.0
+
+
+HEARTS = Habit()
+
+
 class TissueScene:
     """A batch of random scenes on the polar grid; every random choice is made here, evaluation is deterministic.
 
@@ -32,6 +56,7 @@ class TissueScene:
         dynamic_range_db: levels are drawn relative to the floor ``-dynamic_range_db``.
         cardiac: probability that a scene is a heart.
         leaves: probability that one that is no heart is dead leaves, not layers and cysts.
+        habit: what walls, surroundings and exposure are usually like.
 
     Attributes:
         half_angle: ``(batch, 1, 1)`` half the opening angle of the fan, rad.
@@ -47,6 +72,7 @@ class TissueScene:
         dynamic_range_db: float = 60.0,
         cardiac: float = 0.7,
         leaves: float = 0.65,
+        habit: Habit = HEARTS,
     ) -> None:
         self.shape, floor = (n_depth, n_angle), -dynamic_range_db
         self.cardiac, self.leafy = draw.chance(cardiac), draw.chance(leaves)
@@ -60,13 +86,14 @@ class TissueScene:
         self.x = _mix(self.r * theta.sin(), beam * width, linear)
         self.z = _mix(self.r * theta.cos(), self.r.expand(-1, -1, n_angle), linear)
 
-        self.hearts, self.blobs = Hearts.random(draw), random_blobs(draw, 6)
+        self.hearts, self.blobs = Hearts.random(draw, habit.wall), random_blobs(draw, 6)
         self.leaves = Leaves.random(draw, floor)
         # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
         self.wall_db = draw.uniform(-44, -12)
-        around = torch.where(draw.chance(0.5) > 0, draw.uniform(-34, -6), draw.uniform(-12, 4))
+        around = torch.where(draw.chance(habit.dark) > 0, draw.uniform(*habit.dark_db), draw.uniform(-12, 4))
         varied = 1 - draw.chance(0.35) * draw.uniform(0.5, 1)  # a third of the scenes is more or less even
-        self.around_db = self.wall_db + around + varied * draw.uniform(1, 9) * draw.smooth(n_depth, n_angle, 4, 4)
+        cloudy = draw.uniform(*habit.cloudy_db) * draw.smooth(n_depth, n_angle, 4, 4)
+        self.around_db = self.wall_db + around + varied * cloudy
         self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-35, 0))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
@@ -121,6 +148,12 @@ class TissueScene:
         uneven = draw.uniform(0, 1.3) * normal
         self.scatterers = draw.white(n_depth, n_angle) * torch.exp(uneven - uneven.square().mean((1, 2), keepdim=True))
         self.electronics = draw.white(n_depth, n_angle)
+        self.exposure_db = torch.zeros(draw.batch, 1, 1, device=draw.device)
+        if habit.exposed > 0:
+            bright = draw.uniform(-14, 0)
+            self.evaluate(self.x, self.z, self.scatterers, self.electronics)
+            found = 10 * self.power.flatten(1).quantile(0.98, 1).clamp_min(1e-12).log10()[:, None, None]
+            self.exposure_db = draw.chance(habit.exposed) * (bright - found).clamp(-15, 30)
 
     def _gain(self, draw: Draw, beam: Tensor) -> Tensor:
         """Time-gain error, attenuation, beams lost at the sides, and shadows behind ribs, in dB."""
@@ -161,12 +194,11 @@ class TissueScene:
         cos_inner, cos_outer = (torch.gradient(d, dim=1)[0].div(step).clamp(-1, 1) for d in (inner, outer))
 
         heart = self.around_db + self.texture_db
+        cavity = self.cavity_db - self.exposure_db.clamp_min(0)  # blood stays at the floor
         wall = self.wall_db + 0.8 * self.texture_db - self.dropout_db * (1 - cos_inner.abs())
-        heart = _mix(
-            heart, self.cavity_db, torch.sigmoid((self.effusion_width - outer) / 0.004) * (self.effusion_width > 0)
-        )
+        heart = _mix(heart, cavity, torch.sigmoid((self.effusion_width - outer) / 0.004) * (self.effusion_width > 0))
         heart = _mix(heart, wall, torch.sigmoid(-outer / self.edge))
-        heart = _mix(heart, self.cavity_db, torch.sigmoid(-inner / self.edge))
+        heart = _mix(heart, cavity, torch.sigmoid(-inner / self.edge))
         heart = _mix(heart, self.leaflet_db, torch.sigmoid(-leaflet / 0.004))
         blobs = self.blobs.distance(x, z)
         organ = self.wall_db + self.texture_db
@@ -179,7 +211,7 @@ class TissueScene:
         rims = rims + (1 - self.cardiac) * (1 - self.leafy) * self._rim(
             blobs.amin(1), torch.gradient(blobs.amin(1), dim=1)[0].div(step).clamp(-1, 1), 0
         )
-        strength = (amplitude(level) + rims * (1 - self.near_share)) * amplitude(self.gain_db)
+        strength = (amplitude(level) + rims * (1 - self.near_share)) * amplitude(self.gain_db + self.exposure_db)
         self.power = strength.square()
 
         iq = self._echo(scatterers, electronics)
