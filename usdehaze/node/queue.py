@@ -119,11 +119,11 @@ class Queue:
             file.unlink()
         known = {number for (number,) in self._db.execute("SELECT id FROM objects WHERE state != 'done'")}
         for file in self.incoming.iterdir():
-            if file.suffix == ".part" or int(file.stem) not in known:
+            if file.suffix == ".part" or (file.stem.isdecimal() and int(file.stem) not in known):
                 file.unlink()
         sending = {number for (number,) in self._db.execute("SELECT id FROM objects WHERE state = 'sending'")}
         for made in self.outgoing.iterdir():
-            if int(made.name) not in sending:
+            if made.name.isdecimal() and int(made.name) not in sending:
                 shutil.rmtree(made)
 
     @contextmanager
