@@ -9,6 +9,7 @@ from usdehaze.cli.info import info
 from usdehaze.cli.process import process
 from usdehaze.cli.review import review
 from usdehaze.cli.simulate import simulate
+from usdehaze.cli.study import study
 from usdehaze.cli.train import train
 from usdehaze.cli.tune import tune
 from usdehaze.cli.validate import validate
@@ -33,5 +34,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, review, simulate, train, tune, validate, verify):
+for command in (info, process, review, simulate, study, train, tune, validate, verify):
     main.add_command(command)

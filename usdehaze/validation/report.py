@@ -111,7 +111,7 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
         *([f"{'Wilcoxon p':>12}"] if tested else []),
     ]
     sizes = f"pixels in a frame's regions: {counts}" if counts else ""
-    lines = [*_wrapped(title), *_wrapped(sizes), f"{'':<20}{''.join(heads)}"]
+    lines = [*wrapped(title), *wrapped(sizes), f"{'':<20}{''.join(heads)}"]
     estimators = {}
     for row in summary_rows(document):
         if only is not None and row.name not in only:
@@ -120,16 +120,16 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
         values += [f"{row.interval:>20}", *([f"{row.p:>12}"] if tested else [])]
         lines.append(f"{row.name:<20}{''.join(values)}")
         estimators[row.name] = row.estimator
-    notes = [line for warning in settings["warnings"] for line in _wrapped(f"note: {warning}")]
+    notes = [line for warning in settings["warnings"] for line in wrapped(f"note: {warning}")]
     return lines + notes + estimator_lines(estimators)
 
 
 def estimator_lines(estimators: dict[str, str]) -> list[str]:
     """How every figure was estimated, in lines of at most `COLUMNS`."""
-    return [line for name, text in estimators.items() for line in _wrapped(f"  {name}: {text}")]
+    return [line for name, text in estimators.items() for line in wrapped(f"  {name}: {text}")]
 
 
-def _wrapped(line: str) -> list[str]:
+def wrapped(line: str) -> list[str]:
     """A line in lines of at most `COLUMNS`, all but the first of them set in."""
     return textwrap.wrap(line, COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
 

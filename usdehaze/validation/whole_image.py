@@ -53,8 +53,9 @@ def image_figures(
         figures["softness"] = 1 - after / before
     figures |= edge_figures(input_db, output_db, inside)
     if previous is not None:
-        pair = (np.stack(frames) for frames in zip(previous, (input_db, output_db), strict=True))
-        figures["removal_flicker"] = removal_flicker(*pair, inside, floor_db)
+        before_db, after_db = previous
+        inputs, outputs = np.stack([before_db, input_db]), np.stack([after_db, output_db])
+        figures["removal_flicker"] = removal_flicker(inputs, outputs, inside, floor_db)
     return figures
 
 
