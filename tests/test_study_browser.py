@@ -7,12 +7,12 @@ import pytest
 from _results import make_result
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[dev]'")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-from test_review_browser import PATIENCE_S, browser  # noqa: E402, F401
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+from test_review_browser import PATIENCE_S, browser  # noqa: F401
 
-from usdehaze.study import make_study, score_study  # noqa: E402
-from usdehaze.study.design import ITEMS, read_study  # noqa: E402
+from usdehaze.study import make_study, score_study
+from usdehaze.study.design import ITEMS, read_study
 
 
 def shown(browser):  # noqa: F811

@@ -63,17 +63,20 @@ def table(scores: dict[str, Any]) -> list[str]:
     lines = [
         f"{settings['n_readers']} readers, {settings['n_cases']} cases, {settings['n_judgements']} judgements; ratings "
         f"{SCALE[0]} to {SCALE[1]}, choice: share of the dehazed picture",
-        f"{'':<16}{'input':>7}{'tissue':>8}{'diff.':>8}{'95 % interval':>18}{'Wilcoxon p':>12}{'sign p':>9}"
+        f"{'':<16}{'input':>7}{'tissue':>8}{'diff.':>8}{'95 % interval':>18}{'p, cases':>10}{'p, readers':>12}"
         f"{'kappa':>8}{'AC1':>7}",
     ]
     for row in rows(scores):
         interval = "-" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
         lines.append(
             f"{row['question']:<16}{row['input']:>7.2f}{row['tissue']:>8.2f}{_number(row['difference']):>8}{interval:>18}"
-            f"{_p(row['wilcoxon_p_cases']):>12}{_p(row['sign_p_cases']):>9}{_number(row['fleiss_kappa']):>8}"
+            f"{_p(row['wilcoxon_p_cases']):>10}{_p(row['wilcoxon_p_readers']):>12}{_number(row['fleiss_kappa']):>8}"
             f"{_number(row['gwet_ac1']):>7}"
         )
-    notes = ["p: of the cases' means; those of the readers' means are in the files", *settings["warnings"]]
+    notes = [
+        "p: Wilcoxon test; by cases: for these readers, who may not be like others; sign tests are in the files",
+        *settings["warnings"],
+    ]
     return (
         lines + [line for note in notes for line in wrapped(f"note: {note}")] + estimator_lines(settings["estimators"])
     )
