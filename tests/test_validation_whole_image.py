@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 from scipy import ndimage
 
 from usdehaze.cine import Cartesian, Cine, Source
 from usdehaze.cli import main
-from usdehaze.errors import InputError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.result import write_result
 from usdehaze.result import Result
-from usdehaze.validation.regions import polygon_mask, read_regions
+from usdehaze.validation.regions import parse_labels, polygon_mask, read_regions
 from usdehaze.validation.regions.simulated import largest_part, outline
 from usdehaze.validation.whole_image import edge_figures, faint_figures, image_figures
 
@@ -147,6 +148,17 @@ def test_haze_must_keep_off_faint_walls(tmp_path: Path) -> None:
     path.write_text(rois(("tissue", 2, 30), ("haze", 42, 58), ("faint", 50, 70)))
     with pytest.raises(InputError, match="faint and haze overlap in 400 pixels of frame 1"):
         read_regions(path, (2, H, W))
+
+
+def test_labels_may_name_faint_walls(tmp_path: Path) -> None:
+    labels = parse_labels("tissue=170 haze=85 faint=60,61")
+    assert labels == {"tissue": ("170",), "haze": ("85",), "faint": ("60", "61")}
+    stack = np.zeros((H, W), dtype=np.uint8)
+    stack[:20], stack[30:50], stack[60:70], stack[70:75] = 170, 85, 60, 61
+    Image.fromarray(stack).save(tmp_path / "r.png")
+    assert read_regions(tmp_path / "r.png", (2, H, W), labels=labels).mask("faint", 1).sum() == 15 * W
+    with pytest.raises(UsdehazeError, match="expected a value for each role"):
+        parse_labels("tissue=170 faint=60")
 
 
 def test_an_outline_holds_the_pixels_of_its_runs_and_no_others() -> None:

@@ -55,8 +55,9 @@ def draw(setting: Setting, rng: np.random.Generator) -> Judgements:
     difference = tendency + rng.normal(0, setting.of_judgements, shape)
     level = LEVEL + rng.normal(0, OF_LEVEL, (1, shape[1]))
     ratings = np.stack([level - difference / 2, level + difference / 2])
-    names = (tuple(f"{kind}-{i}" for i in range(n)) for kind, n in zip(("reader", "case"), shape, strict=True))
-    return Judgements(*names, (difference > 0).astype(float), {"chamber": np.clip(np.rint(ratings), 1, 5)})
+    readers, cases = (tuple(map(str, range(n))) for n in shape)
+    rated = {"chamber": np.clip(np.rint(ratings), 1, 5)}
+    return Judgements(readers, cases, (difference > 0).astype(float), rated)
 
 
 def true_values(setting: Setting) -> tuple[float, float]:

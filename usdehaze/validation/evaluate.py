@@ -296,7 +296,7 @@ def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
 def write_json(path: Path, document: Any, sources: Iterable[Path] = (), indent: int | None = 1) -> None:
     """Write JSON, whole or not at all; what is not finite becomes null (JSON has no NaN).
 
-    Whoever may not read the ``sources`` may not read it.
+    Whoever may not read the ``sources`` may not read it; ``indent`` None puts everything on one line.
 
     Raises:
         InputError: the file cannot be written.
