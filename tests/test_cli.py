@@ -97,9 +97,16 @@ def test_info_on_a_folder_counts_what_it_could_not_read(tmp_path):
 def simulator(monkeypatch):
     def simulate_cine(n_frames=8, seed=0):
         hazy, tissue, haze = np.random.default_rng(seed).uniform(-60, 0, (3, n_frames, 16, 12)).astype(np.float32)
-        times = np.arange(n_frames) / 50
+        times, labels = np.arange(n_frames) / 50, np.full(hazy.shape, 2, np.uint8)
         return SimpleNamespace(
-            hazy=hazy, tissue=tissue, haze=haze, geometry=POLAR, frame_times_s=times, dynamic_range_db=60.0, seed=seed
+            hazy=hazy,
+            tissue=tissue,
+            haze=haze,
+            labels=labels,
+            geometry=POLAR,
+            frame_times_s=times,
+            dynamic_range_db=60.0,
+            seed=seed,
         )
 
     monkeypatch.setattr("usdehaze.simulate.simulate_cine", simulate_cine, raising=False)

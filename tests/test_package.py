@@ -127,4 +127,9 @@ def test_the_installed_wheel_dehazes(built, tmp_path):
     assert run(ours, "--version") == f"usdehaze {usdehaze.__version__}\n"
     run(ours, "simulate", "scan.h5", "--frames", "2", "--seed", "1")
     run(ours, "process", "scan.h5", "--preset", "preview", "--device", "cpu", "--review")
-    assert {p.name for p in tmp_path.iterdir() if p.is_file()} == {"scan.h5", "scan.dehazed.h5", "scan.review.html"}
+    assert {p.name for p in tmp_path.iterdir() if p.is_file()} == {
+        "scan.h5",
+        "scan.rois.json",
+        "scan.dehazed.h5",
+        "scan.review.html",
+    }

@@ -80,9 +80,9 @@ def test_haze_that_holds_the_tissue_is_a_leak_in_the_benchmark() -> None:
 
 def test_trust_has_a_table_of_its_own_that_names_the_full_study(document: dict) -> None:
     header, *rows, last = trust_table(document)
-    assert [row[:16].strip() for row in rows] == ["input", BASELINE, OURS, "truth"]
-    assert header.split()[:2] == ["clean_shift_db", "clean_change_db"]
-    assert rows[2][16:].split()[:2] == ["-3.000", "3.000"]
+    assert header.split() == ["input", *BASELINE.split(), OURS, "truth"]
+    assert [row.split()[0] for row in rows[:2]] == ["clean_shift_db", "clean_change_db"]
+    assert [row.split()[3] for row in rows[:2]] == ["-3.000", "3.000"]
     assert "python -m validation.trust" in last
 
 
@@ -107,14 +107,13 @@ def test_scenes_without_cavities_have_no_region_figures_but_count_for_the_rest()
     assert document["summary"]["gcnr"]["tissue"] > 0.97
 
 
-def test_table_has_a_row_a_method_under_its_columns(document: dict) -> None:
+def test_table_has_a_column_a_method_beside_its_rows(document: dict) -> None:
     header, *rows = benchmark_table(document)
-    assert [row[:16].strip() for row in rows] == ["input", BASELINE, OURS, "truth"]
-    column = header.split().index("psnr_db")
-    values = [row[16:].split()[column] for row in rows]
-    assert values == ["22.50", "22.50", "28.52", "-"]
-    gcnr = header.split().index("gcnr")
-    assert header.split()[gcnr : gcnr + 3] == ["gcnr", "ks_tissue", "tissue_shift_db"]  # never shown alone
+    assert header.split() == ["input", *BASELINE.split(), OURS, "truth"] and len(header) <= 100
+    names = [row.split()[0] for row in rows]
+    assert rows[names.index("psnr_db")].split()[1:] == ["22.50", "22.50", "28.52", "-"]
+    gcnr = names.index("gcnr")
+    assert names[gcnr : gcnr + 3] == ["gcnr", "ks_tissue", "tissue_shift_db"]  # never shown alone
 
 
 def test_frames_reach_the_method_as_a_cine() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,9 +56,10 @@ def test_gcnr_is_never_printed_without_tissue_ks_and_tissue_shift(tmp_path: Path
     lines: list[str] = []
     result = result_file(tmp_path / "a.dehazed.h5")
     assert run([result], True, None, roi, None, None, False, lines.append) == 0
-    names = [line.split()[0] for line in lines[2:7]]
+    names = [line.split()[0] for line in lines[3:8]]
     assert names == ["gcnr", "gcnr_corrected", "ks_tissue", "tissue_shift_db", "ks_haze"]
-    assert "416 pixels" in lines[7]  # 16 x 26 pixels of wall: said to be few
+    assert "416 pixels" in lines[8]  # 16 x 26 pixels of wall: said to be few
+    assert max(map(len, lines)) <= 100
     everything: list[str] = []
     run([result], False, None, roi, None, None, False, everything.append)
     assert any(line.startswith("contrast_db") for line in everything)
@@ -131,10 +133,10 @@ def test_several_results_are_compared_in_pairs_in_the_table(tmp_path: Path, roi:
     lines: list[str] = []
     results = [result_file(tmp_path / f"{db}.dehazed.h5", removed_db=db) for db in (3.0, 6.0, 9.0)]
     run(results, True, None, roi, None, None, False, lines.append)
-    assert "Wilcoxon p" in lines[1]
+    assert "Wilcoxon p" in lines[2]
     gcnr = next(line for line in lines if line.startswith("gcnr "))
     assert gcnr.split()[7] == "0.25"  # three cines, all better: 2 / 2^3
-    assert "; bias 0." in gcnr
+    assert any("; bias 0." in " ".join(pair) for pair in pairwise(lines))
 
 
 def test_a_result_is_compared_with_the_simulation_it_was_made_of(tmp_path: Path, roi: Path) -> None:
@@ -156,7 +158,9 @@ def test_a_result_is_compared_with_the_simulation_it_was_made_of(tmp_path: Path,
         assert summary["rmse_haze_db"]["tissue"] == pytest.approx(3, abs=1e-5)
     assert run([result], False, None, None, path, None, False, lines.append, truth=tmp_path / "scan.h5") == 0
     document = json.loads(path.read_text())
-    assert set(document["summary"]) == {"psnr_db", "ssim"} and [f["frame"] for f in document["frames"]] == [1, 2]
+    assert {"psnr_db", "ssim", "edges_lost"} <= set(document["summary"]) and [
+        f["frame"] for f in document["frames"]
+    ] == [1, 2]
     other = result_file(tmp_path / "other.dehazed.h5")
     with pytest.raises(InputError, match="hazy frames are not the input"):
         run([other], False, None, None, None, None, True, pytest.fail, truth=tmp_path / "scan.h5")
@@ -202,11 +206,6 @@ def test_frames_are_counted_as_in_the_source(tmp_path: Path, roi: Path) -> None:
     assert [frame["frame"] for frame in json.loads((tmp_path / "m.json").read_text())["frames"]] == [5]
     with pytest.raises(InputError, match="names frame 5; expected 0 to 1"):
         run([result_file(tmp_path / "b.dehazed.h5")], True, None, roi, None, None, True, pytest.fail)
-
-
-def test_results_without_regions_say_what_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no regions of interest given; expected --roi FILE"):
-        run([tmp_path / "a.dehazed.h5"], True, None, None, None, None, True, pytest.fail)
 
 
 def test_an_output_that_cannot_be_written_is_found_before_the_work(tmp_path: Path, roi: Path) -> None:

@@ -354,7 +354,7 @@ def test_a_folder_holds_the_labels_of_each_scan_under_its_name(data_dir: Path) -
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"role": "septum"}, 'role "septum"; expected "tissue" or "haze"'),
+        ({"role": "septum"}, 'role "septum"; expected "tissue", "haze" or "faint"'),
         ({"role": None}, "role null"),
         ({"polygon": [[1, 1], [5, 5]]}, "2 points; expected at least 3"),
         ({"polygon": [[1, 1], [5, 5], [31, 2]]}, r"\(31, 2\) outside the frame; expected x from 0 to 29"),

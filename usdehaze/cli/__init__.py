@@ -10,6 +10,7 @@ from usdehaze.cli.node import node
 from usdehaze.cli.process import process
 from usdehaze.cli.review import review
 from usdehaze.cli.simulate import simulate
+from usdehaze.cli.study import study
 from usdehaze.cli.train import train
 from usdehaze.cli.tune import tune
 from usdehaze.cli.validate import validate
@@ -34,5 +35,5 @@ def main() -> None:
     """
 
 
-for command in (info, node, process, review, simulate, train, tune, validate, verify):
+for command in (info, node, process, review, simulate, study, train, tune, validate, verify):
     main.add_command(command)

@@ -149,7 +149,7 @@ def region_options(command: _Command) -> _Command:
         click.option(
             "--labels",
             metavar="TEXT",
-            help='What stands for the roles in label images and segments: "tissue=170 haze=85".',
+            help='What stands for the roles in label images and segments: "tissue=170 haze=85", and faint=60.',
         ),
         click.option(
             "--margin",

@@ -105,6 +105,8 @@ def find_examples(
             if regions is None and not _knows_truth(scan):
                 advice = "draw regions of tissue and haze: --roi FILE"
                 raise InputError(path, "its true tissue is not known", "a file of usdehaze simulate", advice)
+            if regions is not None and not regions.frames():
+                raise InputError(roi or path, "no frame has both a tissue and a haze region", "both in one at least")
             usable.append((list(range(scan.n_frames)) if regions is None else regions.frames(), regions))
     examples = []
     for path, (frames, regions), n in zip(scans, usable, allot([len(f) for f, _ in usable], n_frames), strict=True):

@@ -140,7 +140,7 @@ def run_benchmark(
 
 
 def benchmark_table(document: dict[str, Any]) -> list[str]:
-    """The table of a benchmark, one line a string: a row a method, a column a figure."""
+    """The table of a benchmark, one line a string: a row a figure, a column a method."""
     return _table(document, ESTIMATORS)
 
 
@@ -150,21 +150,22 @@ def trust_table(document: dict[str, Any]) -> list[str]:
 
 
 def _table(document: dict[str, Any], names: Iterable[str]) -> list[str]:
-    columns = [name for name in names if name in document["summary"]]
-    rows = [("input", document["summary"], "input")]
-    rows += [(name, summary, "tissue") for name, summary in document["others"].items() if name != "truth"]
-    rows += [(OURS, document["summary"], "tissue")]
+    methods = [("input", document["summary"], "input")]
+    methods += [(name, summary, "tissue") for name, summary in document["others"].items() if name != "truth"]
+    methods += [(OURS, document["summary"], "tissue")]
     if "truth" in document["others"]:
-        rows += [("truth", document["others"]["truth"], "tissue")]
+        methods += [("truth", document["others"]["truth"], "tissue")]
 
-    def cell(summary: dict[str, Any], column: str, part: str) -> str:
-        value = summary.get(column, {}).get(part)
+    def cell(summary: dict[str, Any], name: str, part: str) -> str:
+        value = summary.get(name, {}).get(part)
         return "-" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
 
-    width = {name: max(8, len(name) + 2) for name in columns}
-    lines = ["".join([f"{'':<16}", *(f"{name:>{width[name]}}" for name in columns)])]
-    for label, summary, part in rows:
-        lines.append("".join([f"{label:<16}", *(f"{cell(summary, name, part):>{width[name]}}" for name in columns)]))
+    lines = ["".join([f"{'':<18}", *(f"{label:>16}" for label, _, _ in methods)])]
+    for name in names:
+        if name in document["summary"]:
+            lines.append(
+                "".join([f"{name:<18}", *(f"{cell(summary, name, part):>16}" for _, summary, part in methods)])
+            )
     return lines
 
 

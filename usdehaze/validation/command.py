@@ -17,6 +17,7 @@ from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, parse_labels
 
 LABEL_MARGIN_PX = 3.0
+NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
 
 
 def run(
@@ -37,10 +38,11 @@ def run(
 
     Args:
         results: result files; none for the benchmark of what is installed.
-        gcnr: show gCNR with its company (KS of both regions, tissue mean shift) only; files hold every metric.
+        gcnr: show gCNR with its company (KS of both regions, tissue mean shift, faint walls) only; files hold every
+            metric.
         gcnr_bins: equal-width bins for gCNR; None for equiprobable ones.
         roi: regions of interest for every result, a folder that holds ``STEM.rois.json`` (or ``.png``, ``.h5``, ...)
-            for each source, or "auto" for automatic regions of the input.
+            for each source, or "auto" for automatic regions of the input; None for figures of whole images alone.
         json_path: Metrics JSON, replaced if there.
         report: folder for metrics.json and metrics.csv, and for results PNG panels and report.pdf, a page a result.
         quiet: print no table.
@@ -59,9 +61,6 @@ def run(
     """
     from usdehaze.io.atomic import check_target
 
-    if results and roi is None and truth is None:
-        expected = "--roi FILE with a tissue and a haze region (JSON polygons, label image, DICOM SEG), or --roi auto"
-        raise InputError(results[0].name, "no regions of interest given", expected)
     values = None if labels is None else parse_labels(labels)
     if margin_px is None:
         margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
@@ -119,13 +118,16 @@ def _measure(
             else:
                 records += found
         if not records:
-            raise InputError(roi or truth, f"none of {len(results)} results could be measured")
+            raise InputError(roi or truth or results[0], f"none of {len(results)} results could be measured")
     settings: dict[str, Any] = {"results": [path.name for path in results]}
     if truth is not None:
         settings["truth"] = truth.name
     if roi is not None:
         settings |= {"roi": roi.name, "regions": _origin(records, roi, labels, margin_px)}
-    return metrics_document(records, bins, **settings), failed
+    document = metrics_document(records, bins, **settings)
+    if roi is None:
+        document["settings"]["warnings"].append(NO_REGIONS)
+    return document, failed
 
 
 def _origin(records: list[dict[str, Any]], roi: Path, labels: Labels | None, margin_px: float) -> dict[str, Any]:
@@ -150,6 +152,7 @@ def _measure_one(
     with_screen: bool,
 ) -> list[dict[str, Any]]:
     """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
+    from usdehaze.geometry import image_mask
     from usdehaze.io.doubts import doubts_of
     from usdehaze.io.result import read_result
 
@@ -162,7 +165,8 @@ def _measure_one(
     regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
     true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
-    records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span)
+    inside = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2])) if regions is None else None
+    records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span, inside)
     if doubts:
         records = [{**record, "doubts": doubts} for record in records]
     if report is not None and pdf is not None:
@@ -205,14 +209,14 @@ def _benchmark(bins: int | None, quiet: bool) -> dict[str, Any]:
 
 
 def _table(document: dict[str, Any], gcnr: bool) -> list[str]:
-    from usdehaze.validation.report import GCNR_COMPANY, summary_table
+    from usdehaze.validation.report import GCNR_COMPANY, estimator_lines, summary_table
 
     if "others" not in document:
-        return summary_table(document, GCNR_COMPANY if gcnr else None)
+        return summary_table(document, GCNR_COMPANY if gcnr and "gcnr" in document["summary"] else None)
     from usdehaze.validation.benchmark import benchmark_table, trust_table
 
     settings = document["settings"]
     seconds = ", ".join(f"{name} {value:.2f}" for name, value in settings["seconds_per_frame"].items())
     title = f"{settings['n_frames']} frames of {settings['n_cines']} simulated scenes, truth known, never trained on"
     lines = [title, *benchmark_table(document), "", *trust_table(document), f"seconds a frame: {seconds}"]
-    return lines + [f"  {name}: {text}" for name, text in settings["estimators"].items()]
+    return lines + estimator_lines(settings["estimators"])

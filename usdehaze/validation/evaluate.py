@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from usdehaze.validation import metrics
-from usdehaze.validation.regions import AUTOMATIC, AUTOMATIC_METHOD, ROLES, Regions
+from usdehaze.validation.regions import AUTOMATIC, AUTOMATIC_METHOD, FAINT, ROLES, Regions
 from usdehaze.validation.uncertainty import bootstrap_ci95, gcnr_figures, paired_statistics
+from usdehaze.validation.whole_image import faint_figures, image_figures
 
 FEW_PIXELS = 1000  # gCNR of smaller regions is said to be unsure
 FEW_BLOCKS = 20
@@ -53,6 +54,22 @@ ESTIMATORS = {
     "ssim": "11 x 11 Gaussian window of sigma 1.5 on [0, 1] images, whole frame against the true tissue",
     "rmse_tissue_db": "root mean squared error of dB values against the true tissue, in the tissue region",
     "rmse_haze_db": "root mean squared error of dB values against the true tissue, in the haze region",
+    "ks_faint": "two-sample Kolmogorov-Smirnov statistic, input against output in the faint region, dB values",
+    "faint_shift_db": "mean of the output minus mean of the input in the faint region, dB values",
+    "faint_gone_share": "share of the faint region's pixels at least 6 dB above the floor that come out at most 3 dB "
+    "above it",
+    "faint_contrast_db": "mean power of the faint region over mean power of the haze region, dB",
+    "removed_dark_db": "mean input minus output, pixels of the image in the lowest third of the dynamic range, above "
+    "the floor",
+    "removed_middle_db": "mean input minus output, pixels of the image in its middle third",
+    "removed_bright_db": "mean input minus output, pixels of the image in its highest third",
+    "dim_lost_share": "share of pixels of the image 6 to 15 dB above the floor that come out at most 3 dB above it",
+    "removal_flicker": "mean change of what is removed from the frame before to this one, over the mean removed",
+    "softness": "1 - fine detail of the output over that of the input: root mean square of the image less itself "
+    "smoothed (sigma 1.5 pixels), where the input is above -40 dB",
+    "edges_lost": "share of the edges where less than half of the slope is left along its own direction; edges: slopes "
+    "of at least 3 dB over 1/64 of the height in the input smoothed by as much",
+    "edge_coherence": "sum f.g / sqrt(sum f.f sum g.g) of the slopes g of input and f of output at the edges",
 }
 
 
@@ -144,10 +161,12 @@ def evaluate_cine(
     first_frame: int = 0,
     truth_db: np.ndarray | None = None,
     dynamic_range_db: float = 60.0,
+    inside: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
-    """Records of the frames of a cine that have both a tissue and a haze region; of every frame where truth is known.
+    """Records of the frames of a cine that have regions to measure; of every frame where truth is known, or no regions.
 
-    A record of automatic regions says so: ``"regions": "automatic"``.
+    Those are frames with both a tissue and a haze region, or with a faint one. A record of automatic regions says so:
+    ``"regions": "automatic"``.
 
     Args:
         name: of the cine; frames with one name are one cluster.
@@ -156,17 +175,30 @@ def evaluate_cine(
         bins: of gCNR; None for equiprobable ones.
         first_frame: index in the source of the first frame; records count as the source does.
         truth_db: the true tissue, ``(T, H, W)`` in dB, or None.
-        dynamic_range_db: dB between floor and full scale, for PSNR and SSIM.
+        dynamic_range_db: dB between floor and full scale.
+        inside: bool ``(H, W)``, the image, for figures of it as a whole (`image_figures`); None leaves them out.
     """
-    with_regions = regions.frames() if regions is not None else []
+    both, faint = (regions.frames(), regions.frames((FAINT,))) if regions is not None else ([], [])
+    everywhere = truth_db is not None or regions is None
     records = []
-    for t in with_regions if truth_db is None else range(len(input_db)):
+    for t in range(len(input_db)) if everywhere else sorted({*both, *faint}):
         record: dict[str, Any] = {"cine": name, "frame": first_frame + t}
         in_tissue = in_haze = None
-        if regions is not None and t in with_regions:
+        if regions is not None and t in both:
             in_tissue, in_haze = (regions.mask(role, t) for role in ROLES)
             record |= {"regions": AUTOMATIC} if regions.origin == AUTOMATIC else {}
             record |= frame_metrics(input_db[t], tissue_db[t], in_tissue, in_haze, bins)
+        if regions is not None and t in faint:
+            walls, chamber = regions.mask(FAINT, t), regions.mask("haze", t)
+            found = faint_figures(
+                input_db[t], tissue_db[t], walls, chamber if chamber.any() else None, -dynamic_range_db
+            )
+            record["n_pixels"] = record.get("n_pixels", {}) | {FAINT: int(walls.sum())}
+            record |= {key: figure(*values) for key, values in found.items()}
+        if inside is not None:
+            previous = (input_db[t - 1], tissue_db[t - 1]) if t else None
+            whole = image_figures(input_db[t], tissue_db[t], inside, dynamic_range_db, previous)
+            record |= {key: figure(None, value) for key, value in whole.items()}
         if truth_db is not None:
             record |= truth_metrics(input_db[t], tissue_db[t], truth_db[t], dynamic_range_db, in_tissue, in_haze)
         records.append(record)
@@ -214,8 +246,8 @@ def metrics_document(
         estimators["gcnr"] += f"; {describe_bins(bins)}"
     counts = {
         role: [min(sizes), max(sizes)]
-        for role in ("tissue", "haze")
-        if (sizes := [record["n_pixels"][role] for record in records if "n_pixels" in record])
+        for role in (*ROLES, FAINT)
+        if (sizes := [record["n_pixels"][role] for record in records if role in record.get("n_pixels", {})])
     }
     return {
         "summary": summary,
@@ -246,7 +278,7 @@ def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
     """What makes the figures less sure than they look, one sentence each."""
     measured = [record for record in records if "gcnr" in record]
     found = []
-    fewest = min((n for record in measured for n in record["n_pixels"].values()), default=FEW_PIXELS)
+    fewest = min((record["n_pixels"][role] for record in measured for role in ROLES), default=FEW_PIXELS)
     if fewest < FEW_PIXELS:
         found.append(f"a region holds only {fewest} pixels; under {FEW_PIXELS} gcnr reads too high, see its bias")
     blocks = min((n for record in measured for n in record["gcnr"]["n_blocks"].values()), default=FEW_BLOCKS)
@@ -261,10 +293,10 @@ def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
     return found
 
 
-def write_json(path: Path, document: Any, sources: Iterable[Path] = ()) -> None:
+def write_json(path: Path, document: Any, sources: Iterable[Path] = (), indent: int | None = 1) -> None:
     """Write JSON, whole or not at all; what is not finite becomes null (JSON has no NaN).
 
-    Whoever may not read the ``sources`` may not read it.
+    Whoever may not read the ``sources`` may not read it; ``indent`` None puts everything on one line.
 
     Raises:
         InputError: the file cannot be written.
@@ -272,7 +304,7 @@ def write_json(path: Path, document: Any, sources: Iterable[Path] = ()) -> None:
     from usdehaze.io.atomic import atomic
 
     with atomic(path, True, sources) as part:
-        text = json.dumps(json_ready(document), indent=1, allow_nan=False, default=str)
+        text = json.dumps(json_ready(document), indent=indent, allow_nan=False, default=str)
         part.write_text(text + "\n", encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from usdehaze.validation.regions import AUTOMATIC, Regions
+from usdehaze.validation.regions import AUTOMATIC, FAINT, Regions
 from usdehaze.validation.report import TITLES, regions_in_words, summary_rows, tile
 
 DPI = 150
@@ -60,7 +60,9 @@ def cine_page(
     Returns:
         RGB image of `PAGE_PX`.
     """
-    frames = regions.frames() if regions is not None else range(len(images_db["input"]))
+    frames = list(range(len(images_db["input"])))
+    if regions is not None:
+        frames = regions.frames() or regions.frames((FAINT,))
     t = frames[len(frames) // 2]
     page = _Sheet()
     page.line(name, TITLE)
@@ -155,7 +157,8 @@ def _outlines(regions: Regions | None) -> str:
     if regions is None:
         return ""
     automatic = f" ({AUTOMATIC} regions)" if regions.origin == AUTOMATIC else ""
-    return f"; green: tissue region, orange: haze region{automatic}"
+    faint = ", blue: faint region" if any(region.role == FAINT for region in regions.regions) else ""
+    return f"; green: tissue region, orange: haze region{faint}{automatic}"
 
 
 class _Sheet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,23 @@ from scipy import ndimage
 
 from usdehaze.io.atomic import atomic
 from usdehaze.plain_text import cell
-from usdehaze.validation.regions import AUTOMATIC, GIVEN, Regions
+from usdehaze.validation.regions import AUTOMATIC, FAINT, GIVEN, Regions
 
-COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32)}  # green and orange: apart for the colour-blind, too
+COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32), "faint": (80, 160, 255)}  # apart for the colour-blind, too
+COLUMNS = 100  # of a terminal
 CAPTION_HEIGHT = 16
 # gCNR can be gamed by blackening a chamber: it is never shown alone.
-GCNR_COMPANY = ("gcnr", "gcnr_corrected", "ks_tissue", "tissue_shift_db", "ks_haze")
+GCNR_COMPANY = (
+    "gcnr",
+    "gcnr_corrected",
+    "ks_tissue",
+    "tissue_shift_db",
+    "ks_haze",
+    "ks_faint",
+    "faint_shift_db",
+    "faint_gone_share",
+    "faint_contrast_db",
+)
 TITLES = {
     "gcnr": "gCNR",
     "gcnr_corrected": "gCNR without its bias",
@@ -38,6 +50,17 @@ TITLES = {
     "ssim": "SSIM",
     "rmse_tissue_db": "RMSE, tissue region, dB",
     "rmse_haze_db": "RMSE, haze region, dB",
+    "ks_faint": "KS, faint region",
+    "faint_shift_db": "shift, faint region, dB",
+    "faint_gone_share": "share gone, faint region",
+    "faint_contrast_db": "contrast, faint region, dB",
+    "removed_dark_db": "removed, dark pixels, dB",
+    "removed_middle_db": "removed, middle pixels, dB",
+    "removed_bright_db": "removed, bright pixels, dB",
+    "dim_lost_share": "share of dim pixels lost",
+    "removal_flicker": "flicker of the removal",
+    "edges_lost": "share of edges lost",
+    "edge_coherence": "coherence of edges",
 }
 
 
@@ -69,7 +92,7 @@ def summary_rows(document: dict[str, Any]) -> list[Row]:
 
 
 def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None) -> list[str]:
-    """The summary of a Metrics JSON, one line a string, with the estimator of every figure beside it.
+    """The summary of a Metrics JSON in lines of at most `COLUMNS`: a row a metric, then how each was estimated.
 
     Args:
         document: as :func:`usdehaze.validation.evaluate.metrics_document` makes it.
@@ -78,8 +101,6 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
     settings = document["settings"]
     counts = ", ".join(f"{role} {low} to {high}" for role, (low, high) in settings["n_pixels_range"].items())
     title = f"frames: {settings['n_frames']}, cines: {settings['n_cines']}"
-    if counts:
-        title += f"; pixels in a frame's regions: {counts}"
     if "regions" in settings:
         title += f"; {regions_in_words(settings['regions'])}"
     columns = ("input", "tissue", "delta")
@@ -89,14 +110,28 @@ def summary_table(document: dict[str, Any], only: tuple[str, ...] | None = None)
         f"{'95 % interval':>20}",
         *([f"{'Wilcoxon p':>12}"] if tested else []),
     ]
-    lines = [title, f"{'':<20}{''.join(heads)}  estimator"]
+    sizes = f"pixels in a frame's regions: {counts}" if counts else ""
+    lines = [*wrapped(title), *wrapped(sizes), f"{'':<20}{''.join(heads)}"]
+    estimators = {}
     for row in summary_rows(document):
         if only is not None and row.name not in only:
             continue
         values = [f"{value:>10}" for value in (row.input, row.tissue, row.delta)]
         values += [f"{row.interval:>20}", *([f"{row.p:>12}"] if tested else [])]
-        lines.append(f"{row.name:<20}{''.join(values)}  {row.estimator}")
-    return lines + [f"note: {warning}" for warning in settings["warnings"]]
+        lines.append(f"{row.name:<20}{''.join(values)}")
+        estimators[row.name] = row.estimator
+    notes = [line for warning in settings["warnings"] for line in wrapped(f"note: {warning}")]
+    return lines + notes + estimator_lines(estimators)
+
+
+def estimator_lines(estimators: dict[str, str]) -> list[str]:
+    """How every figure was estimated, in lines of at most `COLUMNS`."""
+    return [line for name, text in estimators.items() for line in wrapped(f"  {name}: {text}")]
+
+
+def wrapped(line: str) -> list[str]:
+    """A line in lines of at most `COLUMNS`, all but the first of them set in."""
+    return textwrap.wrap(line, COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
 
 
 def regions_in_words(regions: dict[str, Any]) -> str:
@@ -149,8 +184,8 @@ def panel(
     Args:
         images_db: caption to ``(H, W)`` in dB; one size.
         dynamic_range_db: dB from black to white.
-        regions: outlined in green (tissue) and orange (haze), one pixel wide, inside the region; captions say so
-            where they are automatic.
+        regions: outlined in green (tissue), orange (haze) and blue (faint), one pixel wide, inside the region;
+            captions say so where they are automatic.
         frame: whose regions are drawn.
     """
     tiles = [
@@ -196,7 +231,7 @@ def write_panels(
         regions: drawn in.
         sources: whoever may not read them may not read the panels.
     """
-    frames = regions.frames()
+    frames = regions.frames() or regions.frames((FAINT,))
     paths = []
     for t in sorted({frames[0], frames[len(frames) // 2], frames[-1]}):
         sheet = panel({caption: cine[t] for caption, cine in images_db.items()}, dynamic_range_db, regions, t)

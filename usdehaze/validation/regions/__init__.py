@@ -1,4 +1,4 @@
-"""Regions of interest: which pixels of which frames count as tissue and which as haze.
+"""Regions of interest: which pixels of which frames count as tissue, as haze, and as faint walls.
 
 `read_regions` reads a file of regions, `find_regions` takes what ``--roi`` may name (a file, a folder with a file for
 each scan, or "auto").
@@ -6,13 +6,14 @@ each scan, or "auto").
 
 from usdehaze.validation.regions.automatic import AUTOMATIC_METHOD, automatic_regions
 from usdehaze.validation.regions.labels import Labels
-from usdehaze.validation.regions.model import AUTOMATIC, GIVEN, ROLES, Region, Regions
+from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Region, Regions
 from usdehaze.validation.regions.polygons import polygon_mask
 from usdehaze.validation.regions.reading import find_regions, parse_labels, read_regions
 
 __all__ = [
     "AUTOMATIC",
     "AUTOMATIC_METHOD",
+    "FAINT",
     "GIVEN",
     "ROLES",
     "Labels",

@@ -13,7 +13,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian, RLELossless
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.validation.regions.labels import Labels
-from usdehaze.validation.regions.model import ROLES, Region
+from usdehaze.validation.regions.model import FAINT, ROLES, Region
 
 PIXEL_COPIES = 4  # of a frame of the SEG: bits as bytes, in their order, and as a mask
 SEGMENTATION = "1.2.840.10008.5.1.4.1.1.66.4"  # SOP Class UID of Segmentation Storage
@@ -31,7 +31,7 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
         shape: ``(T, H, W)`` of the cine.
         first_frame: index in the source of the cine's first frame.
         labels: Segment Label (any case) or Segment Number that stands for each role; None for segments labelled
-            "tissue" and "haze".
+            "tissue" and "haze", and "faint" where there is one.
 
     Raises:
         InputError: no DICOM SEG, damaged, of another size, without the segments asked for, or with frames that cannot
@@ -60,10 +60,10 @@ def _regions(
     for index, item in enumerate(dataset.PerFrameFunctionalGroupsSequence):
         frames_of[_segment_number(item, dataset)].append((index, _source_frames(item)))
     regions = []
-    for role in ROLES:
+    for role in (*ROLES, FAINT):
         wanted = {value.lower() for value in (labels or {}).get(role, (role,))}
         chosen = [number for number, label in segments.items() if label in wanted or str(number) in wanted]
-        if not chosen:
+        if not chosen and (role in ROLES or role in (labels or {})):
             found = f"no segment for {role} among the segments {', '.join(map(str, segments))}"
             raise InputError(path, found, "one of them", '--labels "tissue=1 haze=2" names segments by number or label')
         regions += [_region(path, role, frames_of[number], pixels, shape, first_frame) for number in chosen]

@@ -12,6 +12,7 @@ from usdehaze.budget import spend
 from usdehaze.errors import InputError
 
 ROLES = ("tissue", "haze")
+FAINT = "faint"  # walls at risk; beside tissue and haze, or alone
 AUTOMATIC = "automatic"  # origin of regions that nobody drew
 GIVEN = "given"
 
@@ -22,7 +23,7 @@ class Region:
 
     Attributes:
         name: what it is called in tables and reports.
-        role: "tissue" or "haze".
+        role: "tissue", "haze" or "faint".
         mask: bool ``(1, H, W)``, the same in every frame it holds in, or ``(T, H, W)``.
         frames: indices of the frames it holds in.
     """
@@ -68,12 +69,12 @@ class Regions:
                 held.setdefault((region.role, frame), []).append(region)
         return held
 
-    def frames(self) -> list[int]:
-        """Frames in which both a tissue and a haze region have pixels, ascending."""
+    def frames(self, roles: tuple[str, ...] = ROLES) -> list[int]:
+        """Frames in which every one of these roles has pixels, ascending; of tissue and haze by default."""
         found = []
         for t in range(self.shape[0]):
             spend(self.source)
-            if all(self.mask(role, t).any() for role in ROLES):
+            if all(self.mask(role, t).any() for role in roles):
                 found.append(t)
         return found
 
@@ -89,7 +90,7 @@ class Regions:
 
 
 def checked(name: object, regions: Regions, first_frame: int) -> Regions:
-    """The regions, if they can be compared: both roles there, in one frame at least, and apart from each other.
+    """The regions, if they can be measured: tissue and haze in one frame at least, or faint walls; haze off both.
 
     Args:
         name: the file at fault, for errors.
@@ -99,16 +100,18 @@ def checked(name: object, regions: Regions, first_frame: int) -> Regions:
     Raises:
         InputError: they cannot.
     """
+    there = {region.role for region in regions.regions}
     for role in ROLES:
-        if not any(region.role == role for region in regions.regions):
-            raise InputError(name, f"no {role} region", "at least one tissue and one haze region")
-    if not regions.frames():
+        if role not in there and FAINT not in there:
+            raise InputError(name, f"no {role} region", "at least one tissue and one haze region, or a faint one")
+    if not regions.frames() and not regions.frames((FAINT,)):
         eroded = f" once eroded by {regions.margin_px:g} pixels" if regions.margin_px else ""
         found = f"no frame has both a tissue and a haze region{eroded}"
         raise InputError(name, found, "both in one frame at least", "a smaller --margin may do" if eroded else "")
-    for t in regions.frames():
-        shared = int((regions.mask("tissue", t) & regions.mask("haze", t)).sum())
-        if shared:
-            found = f"tissue and haze overlap in {shared} pixels of frame {t + first_frame}"
-            raise InputError(name, found, "regions that are apart")
+    for role in ("tissue", FAINT):
+        for t in regions.frames((role, "haze")):
+            shared = int((regions.mask(role, t) & regions.mask("haze", t)).sum())
+            if shared:
+                found = f"{role} and haze overlap in {shared} pixels of frame {t + first_frame}"
+                raise InputError(name, found, "regions that are apart")
     return regions

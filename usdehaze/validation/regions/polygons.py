@@ -11,7 +11,7 @@ import numpy as np
 from usdehaze.budget import read_text, spend
 from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.errors import InputError
-from usdehaze.validation.regions.model import ROLES, Region
+from usdehaze.validation.regions.model import FAINT, ROLES, Region
 
 UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
 
@@ -86,8 +86,8 @@ def _region(
     name = str(entry.get("name", index))
     label = f'region "{name[:80]}"'
     role = entry.get("role")
-    if role not in ROLES:
-        raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue" or "haze"')
+    if role not in (*ROLES, FAINT):
+        raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue", "haze" or "faint"')
     spend(path, memory=shape[1] * shape[2], objects=1)
     frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
     polygon = _corners(path, label, entry.get("polygon"))

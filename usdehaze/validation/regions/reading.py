@@ -1,12 +1,13 @@
 """Reading regions of interest, whichever of these forms they have:
 
-* JSON ``{"regions": [{"name": "septum", "role": "tissue" | "haze", "frames": [0], "polygon": [[x, y], ...]}]}`` in
-  pixels of the native frame, x right and y down, pixel centres at whole numbers. Without ``frames`` a region is static:
-  it holds in every frame; a region that moves is written once for each frame. ``"units": "mm"`` (or ``"m"``), in the
-  document or in a region, makes the points physical: x lateral, y depth, as the scan's own geometry counts them;
+* JSON ``{"regions": [{"name": "septum", "role": "tissue", "frames": [0], "polygon": [[x, y], ...]}]}`` (roles: tissue,
+  haze, faint) in pixels of the native frame, x right and y down, pixel centres at whole numbers. Without ``frames`` a
+  region is static: it holds in every frame; a region that moves is written once for each frame. ``"units": "mm"`` (or
+  ``"m"``), in the document or in a region, makes the points physical: x lateral, y depth, as the scan's own geometry
+  counts them;
 * a label image: PNG, NIfTI (``.nii``, ``.nii.gz``), or a dataset ``(H, W)`` or ``(T, H, W)`` of an HDF5 file
   (``FILE.h5:path/inside``), 255 = tissue, 128 = haze as in the DehazingEcho2025 challenge, or the values of
-  ``--labels "tissue=170 haze=85"``;
+  ``--labels "tissue=170 haze=85"``, with ``faint=60`` for walls at risk;
 * a DICOM Segmentation, whose segments ``--labels`` names by number or label.
 
 Frames are counted as in the source file: a result of ``--frames 4:8`` has the frames 4 to 7. In :class:`Regions` they
@@ -24,7 +25,7 @@ from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.validation.regions.automatic import automatic_regions
 from usdehaze.validation.regions.dicom_seg import read_segmentation
 from usdehaze.validation.regions.labels import Labels, read_h5_labels, read_nifti, read_png, regions_of_labels
-from usdehaze.validation.regions.model import ROLES, Region, Regions, checked
+from usdehaze.validation.regions.model import FAINT, ROLES, Region, Regions, checked
 from usdehaze.validation.regions.polygons import read_polygons
 
 AUTO = "auto"
@@ -83,7 +84,7 @@ def read_regions(
     Raises:
         InputError: one line that says what is wrong: not readable, none of these forms, unknown role, a polygon of
             fewer than 3 points or outside the frame, a frame that does not exist, labels of another size, a region
-            without pixels, tissue and haze that overlap, no frame with both.
+            without pixels, haze that overlaps tissue or faint walls, no frame with something to measure.
     """
     path, dataset = _split(Path(path))
     check_regular(path)
@@ -124,11 +125,11 @@ def parse_labels(text: str) -> dict[str, tuple[str, ...]]:
     """``"tissue=170 haze=85,86"`` as role to values; names with blanks may stand after ``=``.
 
     Raises:
-        UsdehazeError: not of that form, or without a value for one of the roles.
+        UsdehazeError: not of that form, or without a value for tissue or haze.
     """
     pairs = re.findall(r"(\w+)\s*=\s*([^=]*?)\s*(?=\w+\s*=|$)", text.strip())
     labels = {role: tuple(filter(None, (v.strip() for v in values.split(",")))) for role, values in pairs}
-    if set(labels) != set(ROLES) or not all(labels.values()) or len(pairs) != len(ROLES):
+    if set(labels) - {FAINT} != set(ROLES) or not all(labels.values()) or len(pairs) != len(labels):
         raise UsdehazeError(f'--labels is "{text}"; expected a value for each role, such as "tissue=170 haze=85"')
     return labels
 

@@ -1,0 +1,128 @@
+"""Making a reader study: one self-contained page a reader, and the key."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from usdehaze.cine import Polar
+from usdehaze.decibels import db_to_grey
+from usdehaze.errors import InputError
+from usdehaze.geometry import blank_screen
+from usdehaze.io.atomic import PartFile, check_target
+from usdehaze.io.result import OpenResult, open_result
+from usdehaze.io.together import commit, prepare
+from usdehaze.preview import frame_time_s, scan_convert
+from usdehaze.study.design import ARMS, CHOICE, ITEMS, KEY, SCALE, SIDES, Study, Trial, draw_study, key_of
+
+MAX_PAGE_BYTES = 256 * 10**6  # what a browser still opens in good time
+MOST_FRAMES = 16  # by default
+PLACES = ("css", "js")
+
+Pictures = dict[str, list[str]]  # "input" and "tissue": PNG of every frame, base64
+
+
+def make_study(
+    results: Sequence[Path],
+    folder: Path,
+    n_readers: int = 3,
+    seed: int = 0,
+    *,
+    frames: slice | None = None,
+    with_screen: bool = False,
+    overwrite: bool = False,
+) -> Study:
+    """Writes a study: ``reader-NN.html`` a reader, and ``study.json``, the key, which no reader should see.
+
+    Pages hold pictures and codes: nothing of a file's name, of a source, or of which side is which.
+
+    Args:
+        results: files written by ``usdehaze process``, one a case.
+        folder: where they go, all of them or none.
+        n_readers: pages.
+        seed: of the randomisation.
+        frames: frames of each result; the first 16 by default.
+        with_screen: show what the screen has around the images, names perhaps; it is black by default.
+        overwrite: replace a study that is there.
+
+    Raises:
+        InputError: a result that cannot be read, two that are one, a study that exists, or pages too large.
+    """
+    pages = [folder / f"reader-{r:02d}.html" for r in range(1, n_readers + 1)]
+    for path in (folder / KEY, *pages):
+        check_target(path, overwrite)
+    named, pictures, times = [], [], []
+    size = 0
+    for path in results:
+        with open_result(path) as result:
+            named.append((path.name, result.cine.source.sha256))
+            pictures.append(_pictures(result, frames or slice(MOST_FRAMES), with_screen))
+            times.append(frame_time_s(result.cine.frame_times_s))
+        size += sum(len(picture) for arm in pictures[-1].values() for picture in arm)
+        if size > MAX_PAGE_BYTES:
+            found = f"pages of {len(results)} results would be larger than {MAX_PAGE_BYTES / 1e6:g} MB"
+            raise InputError(folder, found, advice="take fewer frames with --frames, for instance --frames 0:8")
+    if len(set(named)) < len(named):
+        raise InputError(folder, "the same result twice", "one file a case")
+    study = draw_study(named, n_readers, seed)
+    of_case = {case.case: (shown, time) for case, shown, time in zip(study.cases, pictures, times, strict=True)}
+    with ExitStack() as stack:
+        parts = []
+        for path in (folder / KEY, *pages):
+            parts.append(PartFile(path, overwrite, results))
+            stack.callback(parts[-1].discard)
+        parts[0].path.write_text(json.dumps(key_of(study), indent=1) + "\n", encoding="utf-8")
+        for part, (reader, trials) in zip(parts[1:], study.readers.items(), strict=True):
+            part.path.write_text(_page(study.study, reader, trials, of_case), encoding="utf-8", newline="\n")
+        prepare(parts)
+        commit(parts)
+    return study
+
+
+def _pictures(result: OpenResult, frames: slice, with_screen: bool) -> Pictures:
+    """Both arms of a case as a scanner shows them."""
+    cine = result.cine
+    chosen = range(*frames.indices(cine.n_frames))
+    if not chosen:
+        raise InputError(result.path, "no such frames", f"frames of 0 to {cine.n_frames - 1}")
+
+    def png(frame_db: np.ndarray) -> str:
+        grey = db_to_grey(frame_db, cine.dynamic_range_db)
+        if not with_screen:
+            grey = blank_screen(grey, cine.geometry, 0)
+        if isinstance(cine.geometry, Polar):
+            grey = scan_convert(grey, cine.geometry)
+        packed = io.BytesIO()
+        Image.fromarray(grey).save(packed, format="PNG")
+        return base64.b64encode(packed.getvalue()).decode("ascii")
+
+    return {
+        arm: [png(source[t]) for t in chosen] for arm, source in zip(ARMS, (result.input, result.tissue), strict=True)
+    }
+
+
+def _page(study: str, reader: str, trials: Sequence[Trial], of_case: dict[str, tuple[Pictures, float]]) -> str:
+    """The page of one reader."""
+    pairs = []
+    for trial in trials:
+        pictures, time = of_case[trial.case]
+        pairs.append({"pair": trial.pair, "frame_time_s": time} | {side: pictures[trial.arm(side)] for side in SIDES})
+    data: dict[str, Any] = {"study": study, "reader": reader, "items": ITEMS, "scale": SCALE, "choice": CHOICE}
+    text = {name: (files("usdehaze.study") / f"page.{name}").read_text(encoding="utf-8") for name in ("html", *PLACES)}
+    sources = (base64.b64encode(hashlib.sha256(text[name].encode()).digest()).decode() for name in PLACES)
+    policy = "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'"
+    parts = text | {"policy": policy.format(*sources), "data": json.dumps(data | {"pairs": pairs})}
+    page = text["html"]
+    for name in ("policy", *PLACES, "data"):
+        page = page.replace("{{" + name + "}}", parts[name])
+    return page
