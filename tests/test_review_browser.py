@@ -13,7 +13,10 @@ from scipy.ndimage import map_coordinates
 
 from usdehaze.cine import Cartesian
 from usdehaze.decibels import db_to_grey
-from usdehaze.review import build_review
+from usdehaze.review import ReviewServer, build_review
+from usdehaze.validation.evaluate import region_figures
+from usdehaze.validation.metrics import gcnr
+from usdehaze.validation.regions import polygon_mask
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[dev]'")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
@@ -159,7 +162,7 @@ def test_stepping_and_seeking_show_that_very_frame_numbered_as_in_the_source(pag
     slide(page, "seek", 3)
     wait_for_frame(page, 3)
     assert np.array_equal(pixels(page, "tissue")[..., 0], greys(made[1].tissue[3]))
-    assert page.find_element(By.ID, "frame-says").text == "frame 10 (7 to 11), 0.06 s"
+    assert page.find_element(By.ID, "frame-says").text == "frame 4 of 5 (11 in the source), 0.06 s"
 
 
 def test_the_before_after_line_parts_input_from_tissue(page, made):
@@ -449,3 +452,61 @@ def test_a_damaged_frame_is_told_and_the_others_still_play(browser, made, tmp_pa
     slide(browser, "seek", 2)
     wait_for_frame(browser, 2)
     browser.get_log("browser")
+
+
+def test_live_figures_and_polygons_are_those_of_python(page, made):
+    rng = np.random.default_rng(4)
+    polygon = np.round(rng.uniform(0, 39, (7, 2)), 1)
+    script = """
+        const plane = new Uint8Array(48 * 40);
+        fillPolygon(plane, arguments[0], 4, {width: 48, height: 40});
+        return [Array.from(plane), figuresOfRegions(current, current.regions).figures];"""
+    plane, live = page.execute_script(script, polygon.tolist())
+    assert np.array_equal(np.reshape(plane, (40, 48)) == 4, polygon_mask(polygon, (40, 48))) and 4 in plane
+    seen, tissue = (
+        (db_to_grey(frames[0], 60) / 255 - 1) * 60 for frames in (made[1].cine.frames, made[1].tissue)
+    )  # what the page knows of them
+    inside = np.zeros((2, 40, 48), bool)
+    inside[0, 5:35, 4:20] = inside[1, 5:35, 26:44] = True
+    expected = region_figures(seen, tissue, *inside)
+    before, after = (gcnr(frame[inside[0]], frame[inside[1]]) for frame in (seen, tissue))
+    expected["gcnr"] = {"input": before, "tissue": after, "delta": after - before}
+    assert set(live) == set(expected)
+    for name, entry in expected.items():
+        for part, value in entry.items():
+            assert live[name][part] == (None if value is None else pytest.approx(value, rel=1e-9, abs=1e-12)), name
+
+
+def test_a_region_drawn_on_a_served_page_is_followed_and_saved_beside_the_result(browser, tmp_path):
+    result = tmp_path / "a.dehazed.h5"
+    make_result(result)
+    page = build_review(result, tmp_path / "a.html", served=True)
+    with ReviewServer(page, tmp_path / "a.rois.json", result, (40, 48)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            browser.get(server.address)
+            wait_for_frame(browser, 0)
+            picture = browser.find_element(By.CSS_SELECTOR, "#figure-input .picture")
+            press(browser, "n")
+            for dx, dy in ((-60, -60), (60, -60), (0, 60)):
+                ActionChains(browser).move_to_element_with_offset(picture, dx, dy).click().perform()
+            press(browser, Keys.ENTER)
+            assert "Frame 1; pixels: tissue" in browser.find_element(By.ID, "live-says").text
+            browser.execute_script("document.getElementById('save').click()")
+            WebDriverWait(browser, PATIENCE_S).until(lambda b: "saved" in b.find_element(By.ID, "regions-say").text)
+        finally:
+            server.shutdown()
+            thread.join()
+    (region,) = json.loads((tmp_path / "a.rois.json").read_text())["regions"]
+    assert region["role"] == "tissue" and "frames" not in region and len(region["polygon"]) == 3
+    assert_clean(browser)
+
+
+def test_less_removal_scales_the_gain_and_zoom_is_shared_by_the_pictures(page, made):
+    before, after = (db_to_grey(frames[0], 60).astype(int) for frames in (made[1].cine.frames, made[1].tissue))
+    slide(page, "strength", 0)
+    assert np.array_equal(pixels(page, "tissue"), pixels(page, "input")) and (before != after).any()
+    press(page, "z")
+    moves = page.execute_script("return pictures.map(({canvas}) => canvas.style.transform)")
+    assert len(set(moves)) == 1 and "scale(1.5)" in moves[0]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, complain, console_of
+from usdehaze.cli.group import Console, common_options, complain, console_of
 from usdehaze.cli.options import FrameRange, region_options
 from usdehaze.cli.progress import frame_progress
 
@@ -28,7 +29,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--show-source-name", is_flag=True, help="Print the source's file name, which may name a patient.")
 @click.option("--with-screen", is_flag=True, help="Show the screen around the images, where names may be written.")
 @click.option("--open/--no-open", "open_page", default=True, help="Open the page where there is a browser (default).")
-@click.option("--overwrite", is_flag=True, help="Replace a page that exists.")
+@click.option("--overwrite", is_flag=True, help="Replace a page (with --serve: regions) that exists.")
+@click.option("--serve", is_flag=True, help="Serve the page to this machine alone; regions are saved: STEM.rois.json.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Of --serve; a free one by default.")
 @common_options
 @click.pass_context
 def review(
@@ -43,31 +46,77 @@ def review(
     with_screen: bool,
     open_page: bool,
     overwrite: bool,
+    serve: bool,
+    port: int | None,
 ) -> None:
     """Makes one self-contained HTML page of RESULT: pictures, figures, provenance and limits; opens it."""
     from usdehaze.review import build_review, default_page_path
 
+    if serve and out is not None:
+        raise click.UsageError("--serve keeps no page: it excludes --out")
+    if port is not None and not serve:
+        raise click.UsageError("--port belongs to --serve")
     console = console_of(ctx)
-    target = out or default_page_path(result)
-    with frame_progress(result.name, 0, console.quiet) as progress:
-        page = build_review(
-            result,
-            target,
-            roi,
-            overwrite,
-            labels=labels,
-            margin_px=margin_px,
-            frames=frames,
-            show_source_name=show_source_name,
-            with_screen=with_screen,
-            progress=progress,
-            tell=lambda doubt: complain(f"{result}: {doubt}"),
-        )
+
+    def build(target: Path, overwrite: bool) -> Path:
+        with frame_progress(result.name, 0, console.quiet) as progress:
+            return build_review(
+                result,
+                target,
+                roi,
+                overwrite,
+                labels=labels,
+                margin_px=margin_px,
+                frames=frames,
+                show_source_name=show_source_name,
+                with_screen=with_screen,
+                progress=progress,
+                tell=lambda doubt: complain(f"{result}: {doubt}"),
+                served=serve,
+            )
+
+    if serve:
+        _serve(result, build, roi, overwrite, port or 0, open_page, console)
+        return
+    page = build(out or default_page_path(result), overwrite)
     console.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_page and _has_browser():
-        import webbrowser
+        _open(page.absolute().as_uri())
 
-        webbrowser.open(page.absolute().as_uri())
+
+def _serve(
+    result: Path,
+    build: Callable[[Path, bool], Path],
+    roi: str | None,
+    overwrite: bool,
+    port: int,
+    open_page: bool,
+    console: Console,
+) -> None:
+    """Serves the page until the command is stopped."""
+    from tempfile import TemporaryDirectory
+
+    from usdehaze.io.atomic import check_target
+    from usdehaze.io.result import open_result
+    from usdehaze.review import ReviewServer, default_regions_path
+
+    regions = default_regions_path(result)
+    check_target(regions, overwrite or (roi is not None and Path(roi).absolute() == regions.absolute()))
+    with open_result(result) as opened:
+        shape = opened.cine.shape
+    with TemporaryDirectory(prefix="usdehaze-") as folder:
+        page = build(Path(folder) / "page.html", False)
+        with ReviewServer(page, regions, result, shape, port, lambda path: console.say(f"{path} saved")) as server:
+            click.echo(f"{server.address} until Ctrl-C; regions are saved to {regions}")
+            if open_page and _has_browser():
+                _open(server.address)
+            server.serve_forever()
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    webbrowser.open(address)
 
 
 def _has_browser() -> bool:

@@ -12,13 +12,19 @@ function addPicture(name, description, { width, height, resample } = view) {
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer).fill(BLACK);
   pictures.push({ name, canvas, context, image, pixels, resample, overlay });
+  listenToZoom(overlay);
+  overlay.addEventListener('pointerdown', (event) => pressAt(name, overlay, event));
   overlay.addEventListener('pointermove', (event) => pointAt(name, overlay, event));
+  for (const end of ['pointerup', 'pointercancel']) {
+    overlay.addEventListener(end, (event) => { fingers.delete(event.pointerId); releaseRegions(); });
+  }
   overlay.addEventListener('pointerleave', () => { state.point = null; drawOverlays(); showReadout(); });
 }
 
 function makePalettes() {
   const grey = greyPalette(state.rangeDb, state.gainDb);
-  palettes.input = palettes.tissue = palettes.haze = grey;
+  palettes.input = palettes.tissue = grey;
+  palettes.haze = greyPalette(state.rangeDb, state.gainDb + state.hazeGainDb);
   palettes.removed = mapPalette(state.mapTopDb);
   palettes.std = mapPalette(state.mapTopDb * SPREAD_SHARE);
 }
@@ -60,43 +66,84 @@ function drawOverlay({ name, overlay }) {
   if (overlay.width !== width || overlay.height !== height) Object.assign(overlay, { width, height });
   const context = overlay.getContext('2d');
   context.clearRect(0, 0, width, height);
+  const across = (u) => (zoom.x + zoom.scale * u) * width;
+  const down = (v) => (zoom.y + zoom.scale * v) * height;
   const line = (sides, colour, thickness) => {
     context.beginPath();
     for (let i = 0; i < sides.length; i += 4) {
-      context.moveTo(sides[i] * width, sides[i + 1] * height);
-      context.lineTo(sides[i + 2] * width, sides[i + 3] * height);
+      context.moveTo(across(sides[i]), down(sides[i + 1]));
+      context.lineTo(across(sides[i + 2]), down(sides[i + 3]));
     }
     Object.assign(context, { strokeStyle: colour, lineWidth: thickness * scale, lineCap: 'round' });
     context.stroke();
+  };
+  const grips = (polygon, colour) => {
+    context.fillStyle = colour;
+    for (const [u, v] of polygon.map(([x, y]) => view.toPicture(x, y))) {
+      context.fillRect(across(u) - 2.5 * scale, down(v) - 2.5 * scale, 5 * scale, 5 * scale);
+    }
   };
   if (state.outlines && outlines) {
     for (const [role, sides] of Object.entries(outlines)) {
       line(sides, '#000a', 3);
       line(sides, REGION_COLOURS[role], 1.25);
     }
+    for (const { role, polygon } of drawn.filter(holdsNow)) grips(polygon, REGION_COLOURS[role]);
+  }
+  if (draft) {
+    const corners = draft.map(([x, y]) => view.toPicture(x, y));
+    line(corners.slice(1).flatMap((corner, k) => [...corners[k], ...corner]), '#ff5', 1.5);
+    grips(draft, '#ff5');
   }
   if (name === 'wipe' && !state.held) line([state.wipe / 100, 0, state.wipe / 100, 1], '#fffc', 1.5);
   if (state.point) {
     const { u, v } = state.point;
-    const [dx, dy] = [(9 * scale) / width, (9 * scale) / height];
-    const across = [u - dx, v, u - dx / 3, v, u + dx / 3, v, u + dx, v];
-    const down = [u, v - dy, u, v - dy / 3, u, v + dy / 3, u, v + dy];
-    line([...across, ...down], '#ff5', 1.25);
+    const [dx, dy] = [(9 * scale) / (width * zoom.scale), (9 * scale) / (height * zoom.scale)];
+    line([u - dx, v, u - dx / 3, v, u + dx / 3, v, u + dx, v], '#ff5', 1.25);
+    line([u, v - dy, u, v - dy / 3, u, v + dy / 3, u, v + dy], '#ff5', 1.25);
   }
 }
 
 function findOutlines() {
-  if (!current.regions) return;
-  outlines = { tissue: outline(current.regions, 1, view), haze: outline(current.regions, 2, view) };
+  const { regions } = current;
+  outlines = regions && Object.fromEntries(
+    Object.entries(ROLE_BITS).map(([role, bit]) => [role, outline(regions, bit, view)]));
+}
+
+// A place on a picture: shares of the picture, native coordinates, and the native pixel.
+function pointOf(overlay, event) {
+  const [atX, atY] = boxPlace(overlay, event);
+  const [u, v] = [(atX - zoom.x) / zoom.scale, (atY - zoom.y) / zoom.scale];
+  const [x, y] = view.toNative(u, v);
+  const [column, row] = [Math.round(x), Math.round(y)];
+  const inside = column >= 0 && row >= 0 && column < page.width && row < page.height;
+  const { width, height } = overlay.getBoundingClientRect();
+  return { u, v, x, y, column, row, inside, width: width * zoom.scale, height: height * zoom.scale };
+}
+
+function pressAt(name, overlay, event) {
+  if (event.button) return;
+  if (pressRegions(pointOf(overlay, event))) {
+    if (grip) overlay.setPointerCapture(event.pointerId);
+    return;
+  }
+  if (name === 'wipe') {
+    overlay.setPointerCapture(event.pointerId);
+    pointAt(name, overlay, event);
+    return;
+  }
+  fingers.set(event.pointerId, boxPlace(overlay, event));
+  if (zoom.scale > 1) overlay.setPointerCapture(event.pointerId);
 }
 
 function pointAt(name, overlay, event) {
-  const box = overlay.getBoundingClientRect();
-  const [u, v] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-  if (name === 'wipe' && event.buttons) return setLevels({ wipe: clamp(Math.round(200 * u) / 2, 0, 100), point: null });
-  const [column, row] = view.toNative(u, v).map(Math.round);
-  const inside = column >= 0 && row >= 0 && column < page.width && row < page.height;
-  state.point = inside ? { u, v, column, row } : null;
+  const point = pointOf(overlay, event);
+  if (dragRegions(point)) return undefined;
+  if (name === 'wipe' && event.buttons && !draft) {
+    return setLevels({ wipe: clamp(Math.round(200 * point.u) / 2, 0, 100), point: null });
+  }
+  if (event.buttons) dragZoom(boxPlace(overlay, event), event.pointerId);
+  state.point = point.inside ? point : null;
   drawOverlays();
   showReadout();
 }

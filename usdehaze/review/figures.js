@@ -9,6 +9,8 @@ const FIGURES = {
   tissue_shift_db: ['Mean shift, tissue region', 2, 'dB; 0 = untouched'],
   ks_haze: ['KS, haze region', 3, 'input to output'],
   haze_shift_db: ['Mean shift, haze region', 2, 'dB'],
+  ks_faint: ['KS, faint region', 3, 'input to output; 0 = untouched'],
+  faint_shift_db: ['Mean shift, faint region', 2, 'dB; 0 = untouched'],
   mean_tissue_db: ['Mean, tissue region', 2, 'dB'],
   mean_haze_db: ['Mean, haze region', 2, 'dB'],
   cnr: ['CNR', 3, 'of the dB image'],
@@ -83,7 +85,34 @@ function showMetricsNotes(settings) {
       make('p', { textContent: `Interval: ${settings.ci95}. A cluster here is a ${settings.ci95_cluster}.` })));
 }
 
-const automatic = () => page.regions !== null && page.regions.origin === 'automatic';
+// Figures of the regions in the frame shown, from its 8-bit levels and as the sliders have it.
+function showLiveFigures() {
+  const regions = current.regions;
+  byId('live-figures').hidden = !regions;
+  if (!regions) return;
+  const { n_pixels, figures } = figuresOfRegions(current, regions);
+  byId('live').tBodies[0].replaceChildren(...Object.entries(figures).map(([name, entry]) => {
+    const [label, digits, hint] = about(name);
+    const row = make('tr', {},
+      make('th', { scope: 'row' }, label, make('small', { textContent: hint })),
+      cell(entry.input, digits, false), cell(entry.tissue, digits, isShift(name)), cell(entry.delta, digits, true));
+    row.dataset.figure = name;
+    return row;
+  }));
+  const counts = Object.entries(n_pixels).filter(([, n]) => n).map(([role, n]) => `${role} ${n}`).join(', ');
+  const shared = regions.reduce((sum, bits) => sum + ((bits & 3) === 3), 0);
+  const sliders = [
+    ...(state.strength !== 100 ? [`removal at ${state.strength} %`] : []),
+    ...(state.keep ? [`${state.keep} spreads kept`] : []),
+  ].join(', ');
+  byId('live-says').textContent = [
+    `Frame ${state.frame + 1}; ${counts ? 'pixels: ' + counts : 'no region in this frame'}`,
+    ...(sliders ? [sliders] : []),
+    ...(shared ? [`tissue and haze overlap in ${shared} pixels, which usdehaze validate refuses`] : []),
+  ].join('; ') + '.';
+}
+
+const automatic = () => !drawn.length && page.regions !== null && page.regions.origin === 'automatic';
 
 function regionKey(role) {
   const swatch = make('span', { className: 'swatch' });

@@ -48,6 +48,21 @@ async function unpack(frame) {
   return levels;
 }
 
+// The planes with the removal scaled (strength, %), then made smaller by a multiple (keep) of the spread.
+function scaled(levels, { strength, keep }) {
+  if (strength === 100 && keep === 0) return { ...levels };
+  const { input, tissue, std } = levels;
+  const size = input.length;
+  const made = { ...levels, tissue: new Uint8Array(size), removed: new Uint8Array(size) };
+  for (let i = 0; i < size; i++) {
+    const full = ((input[i] - tissue[i]) * strength) / 100;
+    const less = std && full > 0 ? Math.max(0, full - keep * std[i]) : full;
+    made.tissue[i] = input[i] - Math.round(less);
+    made.removed[i] = input[i] - made.tissue[i];
+  }
+  return made;
+}
+
 // Promise of the planes of a frame; frames not used for long are forgotten.
 function planesOf(frame) {
   let promise = kept.get(frame);

@@ -8,6 +8,7 @@ function histogramsOf(levels) {
   if (levels.regions) {
     places.tissue = (i) => levels.regions[i] & 1;
     places.haze = (i) => levels.regions[i] & 2;
+    if (drawn.some(({ role }) => role === 'faint')) places.faint = (i) => levels.regions[i] & 4;
   }
   const counts = {};
   for (const [place, inside] of Object.entries(places)) {
@@ -28,7 +29,7 @@ function showHistograms(counts) {
 
 function histogram(place, { input, tissue }) {
   const kind = place !== 'image' && automatic() ? ', automatic' : '';
-  const title = { image: 'Whole image', tissue: 'Tissue region', haze: 'Haze region' }[place] + kind;
+  const title = { image: 'Whole image', tissue: 'Tissue region', haze: 'Haze region', faint: 'Faint region' }[place] + kind;
   const total = input.reduce((sum, n) => sum + n, 0);
   const floor = (plane) => percent(plane[0] / total);
   const floors = `at the floor ${floor(input)} before, ${floor(tissue)} after`;

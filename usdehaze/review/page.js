@@ -2,7 +2,7 @@
 
 function setView(name) {
   state.view = document.body.dataset.view = name;
-  for (const each of ['side', 'wipe']) byId('view-' + each).setAttribute('aria-pressed', each === name);
+  for (const each of ['side', 'wipe', 'haze']) byId('view-' + each).setAttribute('aria-pressed', each === name);
   draw();
 }
 
@@ -25,6 +25,9 @@ function setLevels(changes) {
     ['gain', state.gainDb, `${number(state.gainDb, 0, true)} dB`],
     ['map-top', state.mapTopDb, `${state.mapTopDb} dB`],
     ['wipe', state.wipe, `${state.wipe} %`],
+    ['haze-gain', state.hazeGainDb, `${number(state.hazeGainDb, 0, true)} dB`],
+    ['strength', state.strength, `${state.strength} %`],
+    ['keep', state.keep, `${state.keep} ×`],
   ]) {
     byId(id).value = value;
     byId(id).setAttribute('aria-valuetext', text);
@@ -35,7 +38,23 @@ function setLevels(changes) {
   draw();
 }
 
-const reset = () => setLevels({ rangeDb: Math.round(page.dynamic_range_db), gainDb: 0, mapTopDb: 20, wipe: 50 });
+// How much of the removal is applied: pictures, figures and histograms of the frame shown follow.
+function setRemoval(changes) {
+  setLevels(changes);
+  if (!unscaled) return;
+  current = { ...scaled(unscaled, state), regions: current.regions };
+  draw();
+  showReadout();
+  if (!state.playing) showFrameFigures();
+  byId('as-made').hidden = state.strength === 100 && state.keep === 0;
+}
+
+function reset() {
+  setLevels({ rangeDb: Math.round(page.dynamic_range_db), gainDb: 0, hazeGainDb: 0, mapTopDb: 20, wipe: 50 });
+  setRemoval({ strength: 100, keep: 0 });
+  resetZoom();
+}
+
 const moveLine = (by) => setLevels({ wipe: clamp(state.wipe + by, 0, 100) });
 const changeRange = (by) => setLevels({ rangeDb: clamp(state.rangeDb + by, +byId('range').min, +byId('range').max) });
 const changeGain = (by) => setLevels({ gainDb: clamp(state.gainDb + by, -20, 20) });
@@ -79,7 +98,7 @@ const KEYS = {
   '+': () => changeSpeed(1),
   '=': () => changeSpeed(1),
   l: () => setLoop(!state.loop),
-  v: () => setView(state.view === 'side' ? 'wipe' : 'side'),
+  v: () => setView({ side: 'wipe', wipe: 'haze', haze: 'side' }[state.view]),
   b: () => setHeld(true),
   '[': () => moveLine(-5),
   ']': () => moveLine(5),
@@ -88,12 +107,19 @@ const KEYS = {
   g: () => changeGain(1),
   G: () => changeGain(-1),
   r: () => setOutlines(!state.outlines),
+  s: () => setRemoval({ strength: clamp(state.strength + 5, 0, 100) }),
+  S: () => setRemoval({ strength: clamp(state.strength - 5, 0, 100) }),
+  h: () => setLevels({ hazeGainDb: clamp(state.hazeGainDb + 2, 0, 40) }),
+  H: () => setLevels({ hazeGainDb: clamp(state.hazeGainDb - 2, 0, 40) }),
+  n: () => setDrawing(!draft),
+  z: () => zoomAt([0.5, 0.5], 1.5),
+  Z: () => zoomAt([0.5, 0.5], 1 / 1.5),
   0: reset,
 };
 
 // Keys that the focused control needs for itself stay with it.
 function takesKey(target, key) {
-  if (target.matches('select')) return true;
+  if (target.matches('select, input[type="text"]')) return true;
   if (target.matches('input[type="range"]')) return /^(Arrow|Home|End|Page)/.test(key);
   if (target.matches('.scroll')) return /^(Arrow|Home|End)/.test(key);
   return key === ' ' && target.matches('button, summary');
@@ -102,7 +128,7 @@ function takesKey(target, key) {
 function listen() {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || takesKey(event.target, event.key)) return;
-    const action = KEYS[event.key];
+    const action = (draft && DRAFT_KEYS[event.key]) || KEYS[event.key];
     if (!action) return;
     event.preventDefault();
     action();
@@ -111,13 +137,17 @@ function listen() {
   window.addEventListener('blur', () => setHeld(false));
   const clicks = {
     play: KEYS[' '], back: () => step(-1), on: () => step(1), loop: KEYS.l, reset,
-    'view-side': () => setView('side'), 'view-wipe': () => setView('wipe'), outlines: KEYS.r,
+    'view-side': () => setView('side'), 'view-wipe': () => setView('wipe'), 'view-haze': () => setView('haze'),
+    outlines: KEYS.r,
     'histogram-frame': () => setAllFrames(false), 'histogram-all': () => setAllFrames(true),
   };
   for (const [id, action] of Object.entries(clicks)) byId(id).addEventListener('click', action);
-  const slides = { range: 'rangeDb', gain: 'gainDb', 'map-top': 'mapTopDb', wipe: 'wipe' };
+  const slides = { range: 'rangeDb', gain: 'gainDb', 'map-top': 'mapTopDb', wipe: 'wipe', 'haze-gain': 'hazeGainDb' };
   for (const [id, name] of Object.entries(slides)) {
     byId(id).addEventListener('input', (event) => setLevels({ [name]: Number(event.target.value) }));
+  }
+  for (const name of ['strength', 'keep']) {
+    byId(name).addEventListener('input', (event) => setRemoval({ [name]: Number(event.target.value) }));
   }
   byId('seek').addEventListener('input', (event) => { pause(); show(Number(event.target.value)); });
   byId('speed').addEventListener('change', (event) => setSpeed(Number(event.target.value)));
@@ -128,11 +158,7 @@ function listen() {
   }
   blink.addEventListener('keydown', (event) => (event.key === ' ' || event.key === 'Enter') && setHeld(true));
   blink.addEventListener('keyup', () => setHeld(false));
-  const wipe = byId('figure-wipe').querySelector('.picture');
-  wipe.addEventListener('pointerdown', (event) => {
-    event.target.setPointerCapture(event.pointerId);
-    pointAt('wipe', event.target, event);
-  });
+  listenToRegions();
   new ResizeObserver(draw).observe(byId('stage'));
 }
 
@@ -149,13 +175,13 @@ function start() {
   addPicture('tissue', 'Tissue estimate');
   addPicture('wipe', 'Input left of the line, tissue estimate right of it');
   addPicture('haze', 'Haze estimate');
-  addPicture('removed', 'What was removed, in dB, as a colour map', smallView);
+  addPicture('removed', 'What was removed, in dB, as a colour map');
   const spread = page.planes.includes('std');
-  if (spread) addPicture('std', 'Spread of the tissue estimate, in dB, as a colour map', smallView);
+  if (spread) addPicture('std', 'Spread of the tissue estimate, in dB, as a colour map');
   byId('figure-std').hidden = !spread;
   document.body.classList.toggle('without-std', !spread);
-  byId('outlines').hidden = page.regions === null;
-  if (automatic()) byId('outlines').textContent = 'Automatic regions';
+  drawn.push(...page.polygons);
+  byId('keep-label').hidden = !spread;
   byId('range').max = Math.max(20, state.rangeDb);
   byId('seek').max = page.n_frames - 1;
   for (const speed of SPEEDS) byId('speed').append(make('option', { value: speed, textContent: speed + ' ×' }));
@@ -165,6 +191,7 @@ function start() {
   showProvenance();
   showTrace();
   reset();
+  showDrawn();
   listen();
   show(0);
 }

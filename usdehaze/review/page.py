@@ -39,6 +39,10 @@ SCRIPTS = (  # in this order
     "picture.js",
     "state.js",
     "frames.js",
+    "estimators.js",
+    "polygons.js",
+    "zoom.js",
+    "editor.js",
     "figures.js",
     "histograms.js",
     "drawing.js",
@@ -67,6 +71,7 @@ def build_review(
     with_screen: bool = False,
     progress: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] | None = None,
+    served: bool = False,
 ) -> Path:
     """Builds the page of one result. Frames are read one at a time.
 
@@ -82,6 +87,7 @@ def build_review(
         with_screen: show what the screen has around the images, names perhaps; it is black by default.
         progress: called with (frames done, frames).
         tell: called with every sentence of `usdehaze.io.doubts.doubts_of`; the page has them too.
+        served: the page may speak to `usdehaze.review.ReviewServer`, and has a button that saves regions.
 
     Returns:
         ``out_path``.
@@ -98,7 +104,7 @@ def build_review(
     with atomic(out_path, overwrite, [result_path]) as part:
         write_page(
             result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
-            show_source_name=show_source_name, with_screen=with_screen, progress=progress, doubts=doubts,
+            show_source_name=show_source_name, with_screen=with_screen, progress=progress, doubts=doubts, served=served,
         )  # fmt: skip
     return out_path
 
@@ -115,15 +121,20 @@ def write_page(
     with_screen: bool = False,
     progress: Callable[[int, int], None] | None = None,
     doubts: Sequence[str] = (),
+    served: bool = False,
 ) -> None:
-    """Writes the page of one result to ``path`` as it is, with what is to be doubted of it; see `build_review`."""
+    """Writes the page of one result to ``path`` as it is, with what is to be doubted of it; see `build_review`.
+
+    A page that is ``served`` by `usdehaze.review.serve` may speak to its server, and has a button that saves regions.
+    """
     with open_result(result_path) as result:
         chosen = range(*(frames or slice(None)).indices(result.cine.n_frames))
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
+        polygons = [] if regions is None or regions.margin_px else drawn_polygons(Path(os.fspath(roi or "")))
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            _write(file, result, regions, chosen, show_source_name, with_screen, progress, doubts)
+            _write(file, result, regions, polygons, chosen, show_source_name, with_screen, progress, doubts, served)
 
 
 def _read_regions(
@@ -140,15 +151,29 @@ def _read_regions(
     return read_regions(Path(roi), shape, first, geometry=geometry, labels=values, margin_px=margin_px)
 
 
+def drawn_polygons(roi: Path) -> list[dict[str, Any]]:
+    """Regions of a file, already known to be good, that the page can go on drawing: polygons in pixels, or none."""
+    if roi.suffix.lower() != ".json":
+        return []
+    document = json.loads(roi.read_text(encoding="utf-8"))
+    entries = [{"name": str(index), "frames": None, **entry} for index, entry in enumerate(document["regions"])]
+    if any(entry.get("units", document.get("units", "px")) != "px" for entry in entries):
+        return []
+    keys = ("name", "role", "frames", "polygon")
+    return [{key: str(entry[key]) if key == "name" else entry[key] for key in keys} for entry in entries]
+
+
 def _write(
     file: TextIO,
     result: OpenResult,
     regions: Regions | None,
+    polygons: list[dict[str, Any]],
     chosen: range,
     show_source_name: bool,
     with_screen: bool,
     progress: Callable[[int, int], None] | None,
     doubts: Sequence[str],
+    served: bool,
 ) -> None:
     """The template with its gaps filled; the frames come before the data that are known after them."""
     parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
@@ -158,11 +183,13 @@ def _write(
     head = head.replace(
         "{{run}}", f"usdehaze {MARK}{result.run}" if fullmatch("[0-9a-f]{32}", result.run) else "usdehaze"
     )
-    file.write(head.replace("{{csp}}", _policy(parts["page.css"], script)).replace("{{css}}", parts["page.css"]))
+    policy = _policy(parts["page.css"], script, served)
+    file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
     name = _cine_name(result, show_source_name)
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
     planes = _write_frames(file, result, regions, chosen, figures, with_screen, progress)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
+    page |= {"polygons": polygons, "served": served}
     page["provenance"] += [["to be doubted", doubt] for doubt in doubts]
     file.write(middle)
     file.write(f'<script type="application/json" id="metrics-json">{_json(figures.metrics())}</script>\n')
@@ -282,8 +309,8 @@ def _provenance(result: OpenResult, show_source_name: bool) -> list[list[str]]:
     return [*rows, ["result file, SHA-256", file_sha256(result.path)]]
 
 
-def _policy(css: str, script: str) -> str:
-    """Content security policy: these very styles and this very script, and no connection to anywhere."""
+def _policy(css: str, script: str, served: bool) -> str:
+    """Content security policy: these very styles and this very script, and no connection but to who serves it."""
     style_hash, script_hash = (
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (css, script)
     )
@@ -292,6 +319,7 @@ def _policy(css: str, script: str) -> str:
         "img-src data:",
         f"style-src 'sha256-{style_hash}'",
         f"script-src 'sha256-{script_hash}'",
+        *(["connect-src 'self'"] if served else []),
     )
     return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
 

@@ -11,17 +11,25 @@ async function show(frame) {
     return complain(error);
   }
   if (state.frame !== frame) return;
-  const sameRegions = current && current.regions && planes.regions.every((value, i) => value === current.regions[i]);
-  current = planes;
+  const before = current && current.regions;
+  unscaled = planes;
+  current = scaled(planes, state);
+  current.regions = regionsNow(planes);
   draw();
-  if (!sameRegions) {
+  if (!before || !current.regions || current.regions.some((value, i) => value !== before[i]) || drawn.length) {
     findOutlines();
     drawOverlays();
   }
   showReadout();
-  if (!state.allFrames && !state.playing) showHistograms(histogramsOf(current));
+  if (!state.playing) showFrameFigures();
   document.body.dataset.shown = frame;
   prefetch();
+}
+
+// What follows the frame shown, but for the pictures; it waits while the cine plays.
+function showFrameFigures() {
+  if (!state.allFrames) showHistograms(histogramsOf(current));
+  showLiveFigures();
 }
 
 function complain(error) {
@@ -36,8 +44,8 @@ function complain(error) {
 function showPlace() {
   const time = page.frame_time_known ? `, ${number(state.frame * page.frame_time_s, 2)} s` : '';
   byId('seek').value = state.frame;
-  const [first, last] = [page.first_frame, page.first_frame + page.n_frames - 1];
-  const text = `frame ${first + state.frame} (${first} to ${last})${time}`;
+  const ofSource = page.first_frame ? ` (${sourceFrame() + 1} in the source)` : '';
+  const text = `frame ${state.frame + 1} of ${page.n_frames}${ofSource}${time}`;
   byId('frame-says').textContent = text;
   byId('seek').setAttribute('aria-valuetext', text);
 }
@@ -96,7 +104,7 @@ function pause() {
   state.playing = false;
   byId('rate').textContent = '';
   showPlaying();
-  if (current && !state.allFrames) showHistograms(histogramsOf(current));
+  if (current) showFrameFigures();
 }
 
 function showPlaying() {

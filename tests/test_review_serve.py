@@ -1,0 +1,56 @@
+"""The review page served to this machine alone."""
+
+import http.client
+import json
+import threading
+
+import pytest
+
+from usdehaze.review import ReviewServer
+
+GOOD = {"regions": [{"name": "wall", "role": "faint", "frames": [3], "polygon": [[0, 0], [5, 0], [5, 5]]}]}
+
+
+@pytest.fixture
+def server(tmp_path):
+    for name in ("page.html", "a.dehazed.h5"):
+        (tmp_path / name).write_text("the page")
+    with ReviewServer(tmp_path / "page.html", tmp_path / "a.rois.json", tmp_path / "a.dehazed.h5", (40, 48)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def ask(server, method, path, body=None, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_only_the_address_with_the_token_answers_and_only_under_its_own_name(server):
+    home = f"/{server.review.token}/"
+    assert server.server_address[0] == "127.0.0.1" and ask(server, "GET", home) == (200, "the page")
+    assert ask(server, "GET", "/")[0] == ask(server, "GET", "/wrong/")[0] == 404
+    assert ask(server, "GET", home, Host="evil.example")[0] == 404
+    assert ask(server, "POST", home + "regions", json.dumps(GOOD), Origin="http://evil.example")[0] == 404
+
+
+def test_regions_are_saved_in_the_contract_s_form_and_bad_ones_leave_the_file_as_it_is(server):
+    path = f"/{server.review.token}/regions"
+    assert ask(server, "POST", path, json.dumps(GOOD)) == (200, "1 region saved: a.rois.json")
+    assert json.loads(server.review.regions.read_text()) == GOOD
+    for body in (
+        "",
+        "[]",
+        '{"regions": []}',
+        json.dumps(GOOD).replace("faint", "x"),
+        json.dumps(GOOD).replace("5", "99"),
+    ):
+        status, text = ask(server, "POST", path, body)
+        assert status == 400 and text.startswith("Not saved: found no")
+    assert json.loads(server.review.regions.read_text()) == GOOD
