@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from usdehaze.cli.export import export
 from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
 from usdehaze.cli.process import process
@@ -33,5 +34,5 @@ def main() -> None:
     """
 
 
-for command in (info, process, review, simulate, train, tune, validate, verify):
+for command in (export, info, process, review, simulate, train, tune, validate, verify):
     main.add_command(command)
