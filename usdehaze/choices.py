@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 Units = Literal["dB", "8-bit", "grey", "envelope", "I/Q"]  # what stored values are
 Precision = Literal["fp32", "bf16"]  # of the networks when dehazing
+EngineName = Literal["torch", "onnxruntime", "openvino"]  # what runs the learned posterior
 TransferSyntax = Literal["explicit", "rle", "jpeg-ls", "j2k"]  # of DICOM results
 PreviewKind = Literal["mp4", "gif", "png"]
 PriorKind = Literal["tissue", "haze"]
@@ -18,6 +19,7 @@ Layout = Literal["THW", "1THW"]  # axes of frames in MONAI: frames as channels, 
 
 UNITS: tuple[Units, ...] = get_args(Units)
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 TRANSFER_SYNTAXES: tuple[TransferSyntax, ...] = get_args(TransferSyntax)
 PREVIEW_KINDS: tuple[PreviewKind, ...] = get_args(PreviewKind)
 PRIOR_KINDS: tuple[PriorKind, ...] = get_args(PriorKind)

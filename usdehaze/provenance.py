@@ -95,6 +95,7 @@ FIELDS = (  # in the order in which they are shown
     Field("seed", "seed", "setting"),
     Field("evaluations", "network evaluations a frame", "setting"),
     Field("device", "device", "setting"),
+    Field("engine", "engine", "setting"),
     Field("precision", "precision", "setting"),
     Field("dynamic_range_db", "dynamic range", "result", words=in_db),
 )

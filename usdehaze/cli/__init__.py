@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from usdehaze.cli.export import export
 from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
 from usdehaze.cli.node import node
@@ -35,5 +36,5 @@ def main() -> None:
     """
 
 
-for command in (info, node, process, review, simulate, study, train, tune, validate, verify):
+for command in (export, info, node, process, review, simulate, study, train, tune, validate, verify):
     main.add_command(command)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from usdehaze.budget import read_text
-from usdehaze.choices import UNITS
+from usdehaze.choices import ENGINES, PRECISIONS, UNITS
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
 from usdehaze.dehazing.settings import PRESETS
 from usdehaze.errors import InputError
@@ -124,6 +124,16 @@ def model_options(command: _Command) -> _Command:
         click.option("--tissue-prior", metavar="P", help="Another tissue prior; a rule then guides the two priors."),
         click.option("--haze-prior", metavar="P", help="Another haze prior."),
         click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N"),
+        click.option(
+            "--engine",
+            type=click.Choice(("auto", *ENGINES)),
+            default="auto",
+            show_default=True,
+            help="What runs the learned posterior; auto is torch.",
+        ),
+        click.option(
+            "--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True, help="Of the networks."
+        ),
     )
     for option in reversed(options):
         command = option(command)

@@ -17,6 +17,7 @@ from usdehaze.diffusion.learned import Learned
 from usdehaze.diffusion.observation import GaussianNoise, Observation
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.diffusion.streams import Streams
+from usdehaze.engines.registry import Engine
 from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
 
@@ -57,12 +58,12 @@ class Chain(Protocol):
 
 
 class LearnedChain:
-    """Samples of the learned posterior; the gains of one are the quantiles that the network tells."""
+    """Samples of the learned posterior, run by an engine; the gains of one are the quantiles that the network tells."""
 
     at_once = 4
 
-    def __init__(self, posterior: LearnedPosterior) -> None:
-        self.posterior = posterior
+    def __init__(self, posterior: LearnedPosterior, engine: Engine) -> None:
+        self.posterior, self.engine = posterior, engine
 
     def networks(self) -> dict[str, str]:
         card = self.posterior.card
@@ -78,7 +79,7 @@ class LearnedChain:
         # Left and right mean nothing to a posterior: every other sample sees the frame mirrored.
         mirrored = torch.tensor([k % 2 == 1 for _, k in keys], device=y.device)[:, None, None, None]
         streams = Streams(keys, y.device)
-        learned = Learned(_flipped(y * seen, mirrored), self.posterior)
+        learned = Learned(_flipped(y * seen, mirrored), self.engine)
         _, n = learned.parts(sample(settings, learned, lambda: streams.normal((learned.size,))))
         assert learned.gains is not None  # no sampler ends without asking once
         return _told(_flipped(n, mirrored), _flipped(learned.gains, mirrored), seen), learned.evaluations

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from usdehaze.choices import PRECISIONS, Precision
+from usdehaze.choices import PRECISIONS, EngineName, Precision
 from usdehaze.cine import Cine, blocks
 from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
@@ -22,6 +22,7 @@ from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Preset, Settings, pres
 from usdehaze.diffusion.denoiser import Rule
 from usdehaze.diffusion.guidance import LambdaKappa
 from usdehaze.diffusion.observation import Observation
+from usdehaze.engines.registry import Engine, check_engine, check_fits, make_engine
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import Mapper, ModelGrid, make_mapper
 from usdehaze.geometry.screen import images_of
@@ -60,6 +61,7 @@ class DehazerOptions(TypedDict, total=False):
     device: str
     batch_size: int | Literal["auto"]
     precision: Precision
+    engine: EngineName | Literal["auto"]
 
 
 class Dehazer:
@@ -72,6 +74,8 @@ class Dehazer:
         device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
         batch_size: frames taken on at a time, or "auto". Never changes a result.
         precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX).
+        engine: what runs the learned posterior: "torch", "onnxruntime" or "openvino" (both on a CPU, and installed by
+            extras), an `Engine` of this posterior, or "auto", which is "torch". Last bits depend on it.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Dehazer:
         device: str = "auto",
         batch_size: int | Literal["auto"] = "auto",
         precision: Precision = "fp32",
+        engine: EngineName | Literal["auto"] | Engine = "auto",
     ) -> None:
         self.settings = settings or preset_with("fast", LEARNED if isinstance(model, LearnedPosterior) else "proximal")
         if isinstance(model, LearnedPosterior) == self.settings.by_rule:
@@ -89,17 +94,23 @@ class Dehazer:
             raise UsdehazeError(f"guidance {name_of(self.settings.guidance)} does not work with {what}")
         if haze and haze.card["grid"] != model.card["grid"]:
             raise UsdehazeError(f"the priors work on different grids: {model.card['grid']} and {haze.card['grid']}")
-        self.device = find_device(device)
+        given = engine if isinstance(engine, str) else engine.name
+        check_engine(given)
+        self.device = find_device("cpu" if device == "auto" and given not in ("auto", "torch") else device)
+        self.precision = check_precision(precision)
+        check_fits(given, self.settings.by_rule, self.device, self.precision)
         self.model, self.haze = model.to(self.device), haze and haze.to(self.device)
         self.posterior = model if isinstance(model, LearnedPosterior) else None
         self.tissue = model if isinstance(model, Prior) else None
         if self.device.type == "cpu":  # convolutions then run a fifth faster
             for network in filter(None, (self.model, self.haze)):
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
-        self.chain: Chain = (
-            LearnedChain(model) if isinstance(model, LearnedPosterior) else GuidedChain(model, self.haze)
-        )
-        self.precision = check_precision(precision)
+        self.engine: Engine | None = None
+        if isinstance(model, LearnedPosterior):
+            self.engine = make_engine(engine, model, self.precision) if isinstance(engine, str) else engine
+            self.chain: Chain = LearnedChain(model, self.engine)
+        else:
+            self.chain = GuidedChain(model, self.haze)
         self.grid = ModelGrid(*model.card["grid"])
         check_batch_size(batch_size)
         self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
@@ -128,6 +139,7 @@ class Dehazer:
         device: str = "auto",
         batch_size: int | Literal["auto"] = "auto",
         precision: Precision = "fp32",
+        engine: EngineName | Literal["auto"] = "auto",
     ) -> Dehazer:
         """The shipped posterior (or another, or priors) with a preset.
 
@@ -140,18 +152,20 @@ class Dehazer:
             guidance, observation, sampler, steps, scale, sigma_max, sigma_min, from_guess, samples, caution, strength,
                 seed: see `Settings`; None for the preset's. Projection alone brings the additive observation model
                 along, the only one of frames that it is defined for.
-            device, batch_size, precision: see `Dehazer`.
+            device, batch_size, precision, engine: see `Dehazer`.
 
         Raises:
             InputError: a prior that cannot be used.
-            UsdehazeError: an unknown preset, guidance, device or precision, or values out of range.
+            UsdehazeError: an unknown preset, guidance, device, precision or engine, an engine that is not installed, or
+                values out of range.
         """
         settings = settings_of(**locals())  # all options, by their names
         if not settings.by_rule:
-            return cls(LearnedPosterior.load(posterior or POSTERIOR), None, settings, device, batch_size, precision)
+            model = LearnedPosterior.load(posterior or POSTERIOR)
+            return cls(model, None, settings, device, batch_size, precision, engine)
         tissue = Prior.load(tissue_prior or PRIORS[0], "tissue")
         haze = Prior.load(haze_prior or PRIORS[1], "haze") if use_haze_prior else None
-        return cls(tissue, haze, settings, device, batch_size, precision)
+        return cls(tissue, haze, settings, device, batch_size, precision, engine)
 
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False) -> Result:
         """Takes the haze off every frame, and off every image on its screen, each for itself; what is no tissue stays.
@@ -201,13 +215,15 @@ class Dehazer:
             **self.chain.networks(),
             "evaluations": round(self.settings.samples * sum(passes) / len(passes)),
             "device": str(self.device),
+            "engine": self.engine.name if self.engine else "torch",
             "precision": self.precision,
         }
         return Result(cine, tissue, haze, std, settings, between)
 
     def with_settings(self, settings: Settings) -> Dehazer:
-        """The same networks, device, batch size and precision under other settings."""
-        return Dehazer(self.model, self.haze, settings, str(self.device), self.batch_size, self.precision)
+        """The same networks, device, batch size, precision and engine under other settings."""
+        engine = self.engine or "torch"
+        return Dehazer(self.model, self.haze, settings, str(self.device), self.batch_size, self.precision, engine)
 
     def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> Split:
         """Splits frames that lie on the model grid.
@@ -257,6 +273,7 @@ def check_options(**options: Unpack[DehazerOptions]) -> Settings:
     check_device_name(options.get("device", "auto"))
     check_precision(options.get("precision", "fp32"))
     check_batch_size(options.get("batch_size", "auto"))
+    check_engine(options.get("engine", "auto"))
     for which in (options.get("tissue_prior"), options.get("haze_prior")):
         if which:
             find_weights(which, "prior")

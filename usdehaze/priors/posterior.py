@@ -87,12 +87,16 @@ class LearnedPosterior(nn.Module):
             `LEVELS`, in colour none of them, both float32.
         """
         level = torch.as_tensor(sigma, dtype=torch.float32, device=u.device).expand(len(u)).reshape(-1, 1, 1, 1)
-        skip, out = self._scales(u, level)
-        told = self.predict(u, level, y).float()
+        clean, gains = self.denoise(u, level, y)
+        return clean, gains.sort(dim=1).values.clamp(-1, 0)
+
+    def denoise(self, u: Tensor, sigma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`forward` for ``sigma`` ``(B, 1, 1, 1)``, the quantiles as the network tells them: in any order."""
+        skip, out = self._scales(u, sigma)
+        told = self.predict(u, sigma, y).float()
         means, quantiles = told[:, : 2 * self.channels], told[:, 2 * self.channels :]
-        gains = (self.spreads[0] * quantiles).sort(dim=1).values.clamp(-1, 0)
         y = self._twice(y)
-        return y + skip * (u - y) + out * means, gains
+        return y + skip * (u - y) + out * means, self.spreads[0] * quantiles
 
     def _twice(self, y: Tensor) -> Tensor:
         """A frame for tissue and for haze."""

@@ -14,7 +14,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import whole_number, word, words
 
 MOST_CHARACTERS = 64  # of a value of VR LO
-OF_THE_MACHINE = {"device", "precision", "evaluations"}  # settings that do not tell series apart
+OF_THE_MACHINE = {"device", "engine", "precision", "evaluations"}  # settings that do not tell series apart
 HOW_CHARACTERS = 44  # of these, at most, for how the series was made
 
 
