@@ -1,0 +1,1 @@
+"""What runs the learned posterior: PyTorch, ONNX Runtime, OpenVINO."""

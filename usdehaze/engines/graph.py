@@ -18,7 +18,7 @@ OPSET = 18
 
 
 class _Forward(nn.Module):
-    """`LearnedPosterior.forward` of a noise level a row, its sort by comparisons: engines are slow at sorting channels."""
+    """`LearnedPosterior.forward` of a noise level a row; sorts by comparisons, as engines are slow at sorting."""
 
     def __init__(self, posterior: LearnedPosterior) -> None:
         super().__init__()
