@@ -53,7 +53,7 @@ module = sys.modules["usdehaze.dehazing.dehazer"] = ModuleType("usdehaze.dehazin
 module.Dehazer = SimpleNamespace(from_pretrained=Dehazer)
 for name in ("io.dicom", "io.hdf5", "io.zea", "preview", "review"):  # what a run would import is there already
     import_module(f"usdehaze.{name}")
-import_module("usdehaze.cli.process")._Worker._chunk = lambda *_: 2
+import_module("usdehaze.cli.process").Worker._chunk = lambda *_: 2
 
 
 class Runs:

@@ -109,7 +109,15 @@ def test_every_option_reaches_its_place(tmp_path, model):
     assert done.exit_code == 0 and done.output == ""
     assert model.settings == {
         **{"preset": "paper", "guidance": "pigdm", "steps": 7, "seed": 11, "strength": 0.25, "samples": 4},
-        **{"device": "cpu", "batch_size": 3, "posterior": "Q", "tissue_prior": "T", "haze_prior": "H"},
+        **{
+            "device": "cpu",
+            "batch_size": 3,
+            "engine": "auto",
+            "precision": "fp32",
+            "posterior": "Q",
+            "tissue_prior": "T",
+            "haze_prior": "H",
+        },
         **{"observation": "additive", "sampler": "heun", "scale": (0.5, 0.25), "caution": 0.6},
     }
     cine = model.cines[0]
@@ -121,7 +129,15 @@ def test_without_options_the_presets_decide(tmp_path, model):
     run("process", write(tmp_path / "scan.h5", {"x": fan_frames()}))
     assert model.settings == {
         **{"preset": "fast", "guidance": None, "steps": None, "seed": 0, "strength": 1.0, "samples": None},
-        **{"device": "auto", "batch_size": "auto", "posterior": None, "tissue_prior": None, "haze_prior": None},
+        **{
+            "device": "auto",
+            "batch_size": "auto",
+            "engine": "auto",
+            "precision": "fp32",
+            "posterior": None,
+            "tissue_prior": None,
+            "haze_prior": None,
+        },
         **{"observation": None, "sampler": None, "scale": None, "caution": None},
     }
 

@@ -222,7 +222,7 @@ class Dehazer:
 
     def with_settings(self, settings: Settings) -> Dehazer:
         """The same networks, device, batch size, precision and engine under other settings."""
-        engine = self.engine or "torch"
+        engine: Literal["torch"] | Engine = self.engine or "torch"
         return Dehazer(self.model, self.haze, settings, str(self.device), self.batch_size, self.precision, engine)
 
     def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> Split:

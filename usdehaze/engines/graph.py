@@ -72,7 +72,7 @@ def onnx_of(posterior: LearnedPosterior) -> bytes:
         torch.onnx.export(
             _Forward(posterior),
             arguments,
-            buffer,
+            buffer,  # type: ignore[arg-type]  # this exporter takes a file, too
             dynamo=False,
             input_names=INPUTS,
             output_names=OUTPUTS,

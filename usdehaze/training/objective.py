@@ -25,7 +25,7 @@ def draw_sigmas(parametrisation: str, batch: int, generator: torch.Generator) ->
     """Noise levels ``(batch, 1, 1, 1)`` to train a network of this parametrisation at.
 
     "denoiser": log-normal where structure is decided, one in four log-uniform over all. "score": ``beta_t`` at times
-    drawn evenly from ``[1e-5, 1]``, as the paper has it. "posterior": as the denoiser, and four in five at the highest
+    drawn evenly from ``[1e-5, 1]``, as the paper has it. "posterior": as the denoiser, and three in five at the highest
     levels, where the frame alone decides: the presets ask for these.
     """
     device = generator.device
@@ -39,7 +39,7 @@ def draw_sigmas(parametrisation: str, batch: int, generator: torch.Generator) ->
     pick = torch.rand(batch, generator=generator, device=device) < 0.25
     levels = torch.where(pick, low + (high - low) * even, bulk.clamp(low, high))
     if parametrisation == "posterior":
-        top = torch.rand(batch, generator=generator, device=device) < 0.8
+        top = torch.rand(batch, generator=generator, device=device) < 0.6
         levels = torch.where(top, math.log(ALONE) + (high - math.log(ALONE)) * even, levels)
     return levels.exp().reshape(-1, 1, 1, 1)
 
