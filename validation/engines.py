@@ -2,8 +2,8 @@
 
     python -m validation.engines [--frames 8] [--scenes 4]
 
-Simulated hearts, preset ``fast``, all engines that are installed in one run, one thread each. Differences of PSNR and of
-gCNR (chamber against wall) are to the truth; those of pixels to PyTorch.
+Simulated hearts, preset ``fast``, all engines that are installed in one run, one thread each. PSNR is to the
+truth, gCNR that of chamber against wall; differences of pixels are to PyTorch.
 """
 
 from __future__ import annotations
