@@ -13,10 +13,9 @@ from usdehaze.cli.options import SEED, Number, model_options
 from usdehaze.cli.plan import plan_jobs
 
 if TYPE_CHECKING:
-    from usdehaze.cli.process import Worker
     from usdehaze.node.access import Access
     from usdehaze.node.destinations import Destination
-    from usdehaze.node.work import Dehazed, Process
+    from usdehaze.node.work import Node, Process
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -136,7 +135,7 @@ def _serve(console: Console, options: dict[str, Any]) -> None:
         queue.close()
 
 
-def _wait(worker: Any) -> None:
+def _wait(worker: Node) -> None:
     """Until a signal comes, or a thread has died of what nobody foresaw."""
     import time
 
@@ -181,6 +180,7 @@ def _process(console: Console, options: dict[str, Any]) -> Process:
     """Dehazes as ``usdehaze process`` does, with the same bytes."""
     from usdehaze.cli.process import Worker
     from usdehaze.io.reading import Reading
+    from usdehaze.node.work import Dehazed
 
     save_haze = options.pop("save_haze")
     model = {**options, "scale": None, "steps": None, "samples": None, "batch_size": "auto"}
@@ -189,16 +189,10 @@ def _process(console: Console, options: dict[str, Any]) -> Process:
     worker.load()
 
     def process(scan: Path, folder: Path) -> Dehazed:
-        return _dehazed(worker, scan, folder, save_haze, Reading())
+        (job,) = plan_jobs((str(scan),), str(folder), save_haze=save_haze)
+        entry = worker.try_one(job, Reading())
+        if entry.outcome == "failed":
+            return Dehazed(reason=entry.error, hopeless=not entry.frames)
+        return Dehazed([path for path in (job.dicom, job.dicom_haze) if path is not None])
 
     return process
-
-
-def _dehazed(worker: Worker, scan: Path, folder: Path, save_haze: bool, reading: Any) -> Dehazed:
-    from usdehaze.node.work import Dehazed
-
-    (job,) = plan_jobs((str(scan),), str(folder), save_haze=save_haze)
-    entry = worker.try_one(job, reading)
-    if entry.outcome == "failed":
-        return Dehazed(reason=entry.error, hopeless=not entry.frames)
-    return Dehazed([path for path in (job.dicom, job.dicom_haze) if path is not None])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from usdehaze.engines.optional import needed
+from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
 
 INPUTS, OUTPUTS = ("u", "sigma", "y"), ("clean", "gains")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from usdehaze.choices import EngineName
 from usdehaze.engines.graph import feed, onnx_of
-from usdehaze.engines.optional import needed
+from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
 
 

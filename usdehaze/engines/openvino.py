@@ -13,7 +13,7 @@ from torch import Tensor
 
 from usdehaze.choices import EngineName, Precision
 from usdehaze.engines.graph import feed, onnx_of
-from usdehaze.engines.optional import needed
+from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
 
 HINTS = {"fp32": "f32", "bf16": "bf16"}

@@ -66,6 +66,13 @@ def stem_of(scan: Path) -> str:
     return scan.name[: -len(ending)] if 0 < len(ending) < len(scan.name) else scan.name
 
 
+def beside_result(result: str | os.PathLike[str], suffix: str) -> Path:
+    """``STEM`` and the suffix beside a result ``STEM.dehazed.h5``; of another name, its own without its last suffix."""
+    path = Path(result)
+    stem = path.name.removesuffix(RESULT_SUFFIX) if path.name.endswith(RESULT_SUFFIX) else path.stem
+    return path.with_name(stem + suffix)
+
+
 def _listed(path: Path) -> list[Path]:
     """The scans that a file lists; none of most files."""
     try:

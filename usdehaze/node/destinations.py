@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from usdehaze.errors import UsdehazeError
 from usdehaze.node.titles import Peer, pynetdicom
+from usdehaze.optional import needed
 
 TIMEOUT_S = 60.0
 USER, PASSWORD = "USDEHAZE_DICOMWEB_USER", "USDEHAZE_DICOMWEB_PASSWORD"  # environment variables
@@ -99,15 +100,12 @@ def web_client(url: str) -> Any:
     Raises:
         UsdehazeError: the library is not installed, or that is no URL.
     """
-    try:
-        from dicomweb_client import DICOMwebClient
-        from dicomweb_client.session_utils import create_session, create_session_from_user_pass
-    except ImportError:
-        raise UsdehazeError('DICOMweb needs dicomweb-client; install it with pip install "usdehaze[node]"') from None
+    library, sessions = (needed(name, "node") for name in ("dicomweb_client", "dicomweb_client.session_utils"))
     user, password = os.environ.get(USER), os.environ.get(PASSWORD)
-    session = create_session_from_user_pass(user, password) if user and password else create_session()
+    named = user and password
+    session = sessions.create_session_from_user_pass(user, password) if named else sessions.create_session()
     try:
-        client = DICOMwebClient(url, session=session)
+        client = library.DICOMwebClient(url, session=session)
     except ValueError:
         raise UsdehazeError(f"{url!r} is no DICOMweb service; expected http://HOST:PORT/dicom-web") from None
     client.set_http_retry_params(retry=False)  # whoever sends tries again later

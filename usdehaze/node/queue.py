@@ -212,17 +212,12 @@ class Queue:
 
     def passed(self, number: int, reason: str) -> None:
         """Notes that there is nothing in an object to dehaze; its file is kept for a week."""
-        self._set_object(number, "passed", reason)
+        with self._change() as db:
+            db.execute("UPDATE objects SET state = 'passed', reason = ? WHERE id = ?", (reason, number))
 
     def put_off(self, received: Received, reason: str) -> bool:
         """Notes that an object could not be dehazed now; True where it was the last try, and it is parked."""
-        last = received.tries + 1 >= TRIES
-        with self._change() as db:
-            db.execute(
-                "UPDATE objects SET state = ?, reason = ?, tries = tries + 1, due = ? WHERE id = ?",
-                ("parked" if last else "waiting", reason, _due(received.tries), received.number),
-            )
-        return last
+        return self._try_later("objects", received, reason)
 
     def next_delivery(self, destination: str) -> Delivery | None:
         """What to send next to a destination."""
@@ -247,11 +242,14 @@ class Queue:
 
     def undelivered(self, delivery: Delivery, reason: str) -> bool:
         """Notes that a destination did not take a file; True where it was the last try, and it is parked."""
-        last = delivery.tries + 1 >= TRIES
+        return self._try_later("deliveries", delivery, reason)
+
+    def _try_later(self, table: str, what: Received | Delivery, reason: str) -> bool:
+        last = what.tries + 1 >= TRIES
         with self._change() as db:
             db.execute(
-                "UPDATE deliveries SET state = ?, reason = ?, tries = tries + 1, due = ? WHERE id = ?",
-                ("parked" if last else "waiting", reason, _due(delivery.tries), delivery.number),
+                f"UPDATE {table} SET state = ?, reason = ?, tries = tries + 1, due = ? WHERE id = ?",
+                ("parked" if last else "waiting", reason, _due(what.tries), what.number),
             )
         return last
 
@@ -299,10 +297,6 @@ class Queue:
             *(f"object {number}: {state}, {tries} tries: {reason}" for number, state, tries, reason in objects),
             *(f"object {number} to {to}: {state}, {tries} tries: {why}" for number, state, tries, to, why in sends),
         ]
-
-    def _set_object(self, number: int, state: str, reason: str) -> None:
-        with self._change() as db:
-            db.execute("UPDATE objects SET state = ?, reason = ? WHERE id = ?", (state, reason, number))
 
     def close(self) -> None:
         """Lets go of the folder."""

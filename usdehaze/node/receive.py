@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from usdehaze.errors import UsdehazeError
+from usdehaze.io.dicom.header import US_IMAGE, US_MULTIFRAME
 from usdehaze.node.access import Access, Rate
 from usdehaze.node.queue import Queue, free_bytes
 from usdehaze.node.titles import pynetdicom
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 SUCCESS, OUT_OF_RESOURCES = 0x0000, 0xA700  # PS3.4, table B.2-1
 ULTRASOUND = (  # SOP classes that hold B-mode: current ones, and the retired ones of old archives
-    "1.2.840.10008.5.1.4.1.1.6.1",
-    "1.2.840.10008.5.1.4.1.1.3.1",
+    US_IMAGE,
+    US_MULTIFRAME,
     "1.2.840.10008.5.1.4.1.1.6",
     "1.2.840.10008.5.1.4.1.1.3",
 )

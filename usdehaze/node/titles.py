@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from usdehaze.errors import UsdehazeError
+from usdehaze.optional import needed
 
 MAX_TITLE = 16  # characters, PS3.5 table 6.2-1
 
@@ -16,12 +17,8 @@ def pynetdicom() -> Any:
     Raises:
         UsdehazeError: it is not installed.
     """
-    try:
-        import pynetdicom
-        import pynetdicom.sop_class
-    except ImportError:
-        raise UsdehazeError('a DICOM node needs pynetdicom; install it with pip install "usdehaze[node]"') from None
-    return pynetdicom
+    needed("pynetdicom.sop_class", "node")
+    return needed("pynetdicom", "node")
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,12 @@ function drawOverlay({ name, overlay }) {
   };
   const grips = (polygon, colour) => {
     context.fillStyle = colour;
+    let [lastX, lastY] = [-Infinity, -Infinity]; // a traced outline has more corners than can be seen apart
     for (const [u, v] of polygon.map(([x, y]) => view.toPicture(x, y))) {
-      context.fillRect(across(u) - 2.5 * scale, down(v) - 2.5 * scale, 5 * scale, 5 * scale);
+      const [x, y] = [across(u), down(v)];
+      if (Math.hypot(x - lastX, y - lastY) < 2 * GRIP_PX * scale) continue;
+      context.fillRect(x - 2.5 * scale, y - 2.5 * scale, 5 * scale, 5 * scale);
+      [lastX, lastY] = [x, y];
     }
   };
   if (state.outlines && outlines) {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -20,11 +18,12 @@ from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
 from usdehaze.io.atomic import atomic, check_target
-from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
+from usdehaze.io.detect import REVIEW_SUFFIX, beside_result
 from usdehaze.io.doubts import doubts_of
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.runs import MARK
+from usdehaze.page_policy import page_policy
 from usdehaze.provenance import describe
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
@@ -53,9 +52,7 @@ SCRIPTS = (  # in this order
 
 def default_page_path(result_path: str | os.PathLike[str]) -> Path:
     """``STEM.review.html`` beside ``STEM.dehazed.h5``."""
-    path = Path(result_path)
-    stem = path.name.removesuffix(RESULT_SUFFIX) if path.name.endswith(RESULT_SUFFIX) else path.stem
-    return path.with_name(stem + REVIEW_SUFFIX)
+    return beside_result(result_path, REVIEW_SUFFIX)
 
 
 def build_review(
@@ -183,7 +180,7 @@ def _write(
     head = head.replace(
         "{{run}}", f"usdehaze {MARK}{result.run}" if fullmatch("[0-9a-f]{32}", result.run) else "usdehaze"
     )
-    policy = _policy(parts["page.css"], script, served)
+    policy = page_policy(parts["page.css"], script, served)
     file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
     name = _cine_name(result, show_source_name)
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
@@ -307,21 +304,6 @@ def _provenance(result: OpenResult, show_source_name: bool) -> list[list[str]]:
     told = describe({**result.attrs, "format_version": FORMAT_VERSION})
     rows = [[field.label, words] for field, words in told if show_source_name or not field.may_name_patient]
     return [*rows, ["result file, SHA-256", file_sha256(result.path)]]
-
-
-def _policy(css: str, script: str, served: bool) -> str:
-    """Content security policy: these very styles and this very script, and no connection but to who serves it."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (css, script)
-    )
-    rules = (
-        "default-src 'none'",
-        "img-src data:",
-        f"style-src 'sha256-{style_hash}'",
-        f"script-src 'sha256-{script_hash}'",
-        *(["connect-src 'self'"] if served else []),
-    )
-    return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
 
 
 def _json(document: Any) -> str:

@@ -15,21 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.io.detect import RESULT_SUFFIX
+from usdehaze.io.detect import beside_result
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import write_json
+from usdehaze.validation.regions import FAINT, ROLES
 
 LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 4 * 10**6
 TIMEOUT_S = 30.0
-DRAWN_ROLES = ("tissue", "haze", "faint")
 
 
 def default_regions_path(result_path: str | os.PathLike[str]) -> Path:
     """``STEM.rois.json`` beside ``STEM.dehazed.h5``, where ``--roi FOLDER`` looks for it."""
-    path = Path(result_path)
-    stem = path.name.removesuffix(RESULT_SUFFIX) if path.name.endswith(RESULT_SUFFIX) else path.stem
-    return path.with_name(f"{stem}.rois.json")
+    return beside_result(result_path, ".rois.json")
 
 
 def parse_drawn(body: bytes, shape: tuple[int, int]) -> dict[str, Any]:
@@ -57,7 +55,7 @@ def _region(entry: dict[str, Any], shape: tuple[int, int]) -> dict[str, Any]:
     name, role, frames = str(entry["name"]), entry["role"], entry.get("frames")
     polygon = [[float(x), float(y)] for x, y in entry["polygon"]]
     inside = all(-0.5 <= x <= shape[1] - 0.5 and -0.5 <= y <= shape[0] - 0.5 for x, y in polygon)
-    if role not in DRAWN_ROLES or len(polygon) < 3 or not inside:
+    if role not in (*ROLES, FAINT) or len(polygon) < 3 or not inside:
         raise ValueError
     if frames is not None and not (frames and all(type(frame) is int and frame >= 0 for frame in frames)):
         raise ValueError

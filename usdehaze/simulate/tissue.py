@@ -151,7 +151,7 @@ class TissueScene:
         self.exposure_db = torch.zeros(draw.batch, 1, 1, device=draw.device)
         if habit.exposed > 0:
             bright = draw.uniform(-14, 0)
-            self.evaluate(self.x, self.z, self.scatterers, self.electronics)
+            self._paint(self.x, self.z)
             found = 10 * self.power.flatten(1).quantile(0.98, 1).clamp_min(1e-12).log10()[:, None, None]
             self.exposure_db = draw.chance(habit.exposed) * (bright - found).clamp(-15, 30)
 
@@ -184,6 +184,11 @@ class TissueScene:
         Returns:
             I/Q ``(batch, depth, angle)`` complex, 0 dB = amplitude 1, and labels uint8 of the same shape.
         """
+        labels = self._paint(x, z)
+        return self._echo(scatterers, electronics), labels
+
+    def _paint(self, x: Tensor, z: Tensor) -> Tensor:
+        """Sets the mean power of the echoes from material at ``(x, z)``; returns its labels."""
         x, z = x + self.bend[0], z + self.bend[1]
         shapes = self.hearts.chambers.distance(x, z)
         papillary = self.hearts.papillary.distance(x, z).amin(1)
@@ -214,12 +219,11 @@ class TissueScene:
         strength = (amplitude(level) + rims * (1 - self.near_share)) * amplitude(self.gain_db + self.exposure_db)
         self.power = strength.square()
 
-        iq = self._echo(scatterers, electronics)
         labels = torch.zeros(inner.shape, dtype=torch.uint8, device=inner.device)
         solid = (outer < -self.edge) & (inner > self.edge) & (self.cardiac > 0) & (self.near_share < 0.1)
         fluid = (inner < -3 * self.edge) & (leaflet > 0.02) & (self.cardiac > 0) & (self.near_share < 0.1)
         labels[solid], labels[fluid] = WALL, CAVITY
-        return iq, labels
+        return labels
 
     def _echo(self, scatterers: Tensor, electronics: Tensor) -> Tensor:
         return self.point_spread(self.power.sqrt() * scatterers) + amplitude(self.noise_db) * electronics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from usdehaze.geometry import blank_screen
 from usdehaze.io.atomic import PartFile, check_target
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.together import commit, prepare
+from usdehaze.page_policy import page_policy
 from usdehaze.preview import frame_time_s, scan_convert
 from usdehaze.study.design import ARMS, CHOICE, ITEMS, KEY, SCALE, SIDES, Study, Trial, draw_study, key_of
 
@@ -119,9 +119,8 @@ def _page(study: str, reader: str, trials: Sequence[Trial], of_case: dict[str, t
         pairs.append({"pair": trial.pair, "frame_time_s": time} | {side: pictures[trial.arm(side)] for side in SIDES})
     data: dict[str, Any] = {"study": study, "reader": reader, "items": ITEMS, "scale": SCALE, "choice": CHOICE}
     text = {name: (files("usdehaze.study") / f"page.{name}").read_text(encoding="utf-8") for name in ("html", *PLACES)}
-    sources = (base64.b64encode(hashlib.sha256(text[name].encode()).digest()).decode() for name in PLACES)
-    policy = "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'"
-    parts = text | {"policy": policy.format(*sources), "data": json.dumps(data | {"pairs": pairs})}
+    policy = page_policy(text["css"], text["js"])
+    parts = text | {"policy": policy, "data": json.dumps(data | {"pairs": pairs})}
     page = text["html"]
     for name in ("policy", *PLACES, "data"):
         page = page.replace("{{" + name + "}}", parts[name])
