@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from usdehaze.dehazing.decision import quantiles, spread
+from usdehaze.dehazing.decision import _weighted, quantiles, spread
 
 
 def quantile(values, place, weights=None):
@@ -100,3 +100,11 @@ def test_several_places_are_each_as_alone_and_a_spread_is_that_of_its_distributi
     drawn = values.repeat_interleave((10 * weights).round().int(), 0)
     torch.testing.assert_close(spread(values, weights), drawn.std(0, unbiased=False))
     assert not spread(values[:1]).any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 36])
+def test_the_way_of_cpus_and_that_of_other_devices_give_the_same_bits(n):
+    values = values_of(n, 6, 8) - 0.5
+    values[:, 1] = (values[:, 1] * 4).round() / 4  # ties
+    values[:, 2], values[n // 2, 2] = 0.0, -0.0
+    assert torch.equal(quantiles(values, PLACES, weights_of(n)), _weighted(values, PLACES, weights_of(n)))

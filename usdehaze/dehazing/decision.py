@@ -25,9 +25,10 @@ def quantiles(values: Tensor, places: Sequence[float], weights: Tensor | None = 
     Returns:
         ``(places, *values.shape[1:])``, in the unit of the values.
     """
-    rows = values.movedim(0, -1).contiguous()
     if weights is not None:
-        return _weighted(rows, places, weights)
+        weighted = _weighted_on_cpu if values.device.type == "cpu" else _weighted
+        return weighted(values, places, weights)
+    rows = values.movedim(0, -1).contiguous()
     if values.device.type == "cpu":  # NumPy's vectorised sort of short rows takes a tenth of the time
         ordered = torch.from_numpy(np.sort(rows.numpy(), axis=-1))
     else:
@@ -40,12 +41,10 @@ def quantiles(values: Tensor, places: Sequence[float], weights: Tensor | None = 
     return torch.stack(found)
 
 
-def _weighted(rows: Tensor, places: Sequence[float], weights: Tensor) -> Tensor:
-    """Quantiles along the last axis of values with weights."""
-    if rows.device.type == "cpu":
-        order = torch.from_numpy(np.argsort(rows.numpy(), axis=-1, kind="stable"))
-    else:
-        order = rows.sort(dim=-1, stable=True).indices
+def _weighted(values: Tensor, places: Sequence[float], weights: Tensor) -> Tensor:
+    """Quantiles along the first axis of values with weights."""
+    rows = values.movedim(0, -1).contiguous()
+    order = rows.sort(dim=-1, stable=True).indices
     ordered, shares = rows.gather(-1, order), weights.to(rows.device, torch.float64)[order]
     middles = shares.cumsum(-1) - shares / 2
     found = []
@@ -56,6 +55,34 @@ def _weighted(rows: Tensor, places: Sequence[float], weights: Tensor) -> Tensor:
         share = ((place - low) / (high - low)).nan_to_num(0.0, 0.0, 0.0)  # beyond the outermost both ends are one
         below, over = ordered.gather(-1, ends).unbind(-1)
         found.append(below.lerp(over, share.to(rows.dtype)))
+    return torch.stack(found)
+
+
+def _weighted_on_cpu(values: Tensor, places: Sequence[float], weights: Tensor) -> Tensor:
+    """The same values in half the time: float32 and its place in the list are one whole number, sorted as such."""
+    n, shape = len(values), values.shape[1:]
+    bits = (n - 1).bit_length()
+    whole = (values.reshape(n, -1).numpy().T + np.float32(0)).view(np.int32)  # -0 equals 0
+    keys = (whole ^ ((whole >> 31) & 0x7FFFFFFF)).astype(np.int64, order="C")  # order as the floats
+    keys <<= bits
+    keys |= np.arange(n)
+    keys.sort(axis=-1)
+    keys = np.ascontiguousarray(keys.T)
+    whole = (keys >> bits).astype(np.int32)
+    ordered = (whole ^ ((whole >> 31) & 0x7FFFFFFF)).view(np.float32)
+    shares = weights.double().numpy().take(keys & ((1 << bits) - 1))
+    middles = shares.copy()
+    for i in range(1, n):  # np.cumsum along the first axis takes ten times as long
+        middles[i] += middles[i - 1]
+    middles -= shares / 2
+    pixels, found = np.arange(keys.shape[1]), []
+    for place in places:
+        above = (middles < place).sum(axis=0, dtype=np.int64)
+        low, high = (above - 1).clip(0), above.clip(max=n - 1)
+        apart = middles[high, pixels] - middles[low, pixels]
+        share = np.where(low == high, 0.0, (place - middles[low, pixels]) / np.where(low == high, 1.0, apart))
+        below, over = (torch.from_numpy(ordered[at, pixels]) for at in (low, high))
+        found.append(below.lerp(over, torch.from_numpy(share).float()).reshape(shape))
     return torch.stack(found)
 
 

@@ -20,7 +20,7 @@ from usdehaze.io.scan import Scan
 def create_frames(file: h5py.File, name: str, shape: tuple[int, int, int]) -> h5py.Dataset:
     """A dataset for frames ``(T, H, W)`` in dB that every HDF5 reader opens: one chunk a frame, gzip."""
     dataset = file.create_dataset(
-        name, shape, np.float32, chunks=(1, *shape[1:]), compression="gzip", compression_opts=4, shuffle=True
+        name, shape, np.float32, chunks=(1, *shape[1:]), compression="gzip", compression_opts=1, shuffle=True
     )
     dataset.attrs["units"] = "dB"
     return dataset
