@@ -221,12 +221,12 @@ def enlarged(mask: np.ndarray, factor: int, shape: tuple[int, ...]) -> np.ndarra
     return np.kron(mask, np.ones((factor, factor), bool))[: shape[0], : shape[1]]
 
 
-def block_mean(mask: np.ndarray, factor: int) -> np.ndarray:
-    """Mean over ``factor x factor`` blocks; the last ones repeat the frame's border."""
-    pad = [(0, -size % factor) for size in mask.shape]
-    padded = np.pad(mask, pad, mode="edge").astype(np.float32)
+def block_mean(mask: np.ndarray, factor: int | tuple[int, int]) -> np.ndarray:
+    """Mean over blocks of so many rows and columns; the last ones repeat the frame's border."""
+    rows, columns = (factor, factor) if isinstance(factor, int) else factor
+    padded = np.pad(mask, ((0, -mask.shape[0] % rows), (0, -mask.shape[1] % columns)), mode="edge").astype(np.float32)
     h, w = padded.shape
-    return padded.reshape(h // factor, factor, w // factor, factor).mean(axis=(1, 3))
+    return padded.reshape(h // rows, rows, w // columns, columns).mean(axis=(1, 3))
 
 
 def largest_component(mask: np.ndarray) -> np.ndarray:
