@@ -25,6 +25,7 @@ _PATH = click.Path(path_type=Path)
     help="Regions of interest, in any form that validate reads; or auto, found by brightness and marked as such.",
 )
 @region_options
+@click.option("--against", type=_PATH, metavar="OTHER.h5", help="Another result of the same source, side by side.")
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of the result's frames; all by default.")
 @click.option("--show-source-name", is_flag=True, help="Print the source's file name, which may name a patient.")
 @click.option("--with-screen", is_flag=True, help="Show the screen around the images, where names may be written.")
@@ -41,6 +42,7 @@ def review(
     roi: str | None,
     labels: str | None,
     margin_px: float | None,
+    against: Path | None,
     frames: slice | None,
     show_source_name: bool,
     with_screen: bool,
@@ -73,6 +75,7 @@ def review(
                 progress=progress,
                 tell=lambda doubt: complain(f"{result}: {doubt}"),
                 served=serve,
+                against=against,
             )
 
     if serve:

@@ -23,9 +23,9 @@ function addPicture(name, description, { width, height, resample } = view) {
 
 function makePalettes() {
   const grey = greyPalette(state.rangeDb, state.gainDb);
-  palettes.input = palettes.tissue = grey;
+  palettes.input = palettes.tissue = palettes.other_tissue = grey;
   palettes.haze = greyPalette(state.rangeDb, state.gainDb + state.hazeGainDb);
-  palettes.removed = mapPalette(state.mapTopDb);
+  palettes.removed = palettes.other_removed = mapPalette(state.mapTopDb);
   palettes.std = mapPalette(state.mapTopDb * SPREAD_SHARE);
 }
 
@@ -37,7 +37,7 @@ function draw() {
     if (!visible(picture)) continue;
     if (picture.name === 'wipe') drawWipe(picture);
     else {
-      const name = picture.name === 'tissue' && state.held ? 'input' : picture.name;
+      const name = picture.name.endsWith('tissue') && state.held ? 'input' : picture.name;
       paint(picture.pixels, current[name], palettes[name], picture.resample);
       picture.context.putImageData(picture.image, 0, 0);
     }
@@ -93,6 +93,10 @@ function drawOverlay({ name, overlay }) {
       line(sides, REGION_COLOURS[role], 1.25);
     }
     for (const { role, polygon } of drawn.filter(holdsNow)) grips(polygon, REGION_COLOURS[role]);
+  }
+  if (state.marks && riskSides) {
+    line(riskSides, '#000a', 3);
+    line(riskSides, RISK_COLOUR, 1.5);
   }
   if (draft) {
     const corners = draft.map(([x, y]) => view.toPicture(x, y));
@@ -164,5 +168,6 @@ function readout({ column, row }) {
   const difference = (name, label) => `${label} ${number(current[name][i] * dbPerLevel, 1)}`;
   const parts = [level('input'), level('tissue'), level('haze'), difference('removed', 'removed')];
   if (current.std) parts.push(difference('std', 'spread'));
-  return `column ${column}, row ${row}: ${parts.join(', ')} dB`;
+  if (page.against) parts.push(level('other_tissue'), difference('other_removed', 'other_removed'));
+  return `column ${column}, row ${row}: ${parts.join(', ').replaceAll('other_', 'second result: ')} dB`;
 }

@@ -91,12 +91,30 @@ const DRAFT_KEYS = {
   Backspace: () => { draft.pop(); drawOverlays(); },
 };
 
+// Regions of the frame shown can be edited; those of other frames are counted, and one click away.
 function showDrawn() {
-  byId('region-list').replaceChildren(...drawn.map(regionItem));
+  byId('region-list').replaceChildren(...drawn.filter(holdsNow).map(regionItem));
+  showOtherFrames();
   byId('outlines').hidden = page.regions === null && !drawn.length;
   byId('outlines').textContent = automatic() ? 'Automatic regions' : 'Regions';
   byId('export').disabled = !drawn.length;
   byId('save').disabled = !drawn.length;
+}
+
+function showOtherFrames() {
+  const elsewhere = drawn.filter((region) => !holdsNow(region));
+  const frames = [...new Set(elsewhere.flatMap((region) => region.frames))].sort((a, b) => a - b);
+  const box = byId('other-frames');
+  box.hidden = !elsewhere.length;
+  box.querySelector('summary').textContent = `${elsewhere.length} more region${elsewhere.length === 1 ? '' : 's'} in `
+    + (frames.length === 1 ? `frame ${frames[0] + 1}` : `${frames.length} other frames`);
+  box.querySelector('.jumps').replaceChildren(...(box.open ? frames : []).map((frame) => {
+    const jump = make('button', { type: 'button', textContent: frame + 1, ariaLabel: `Frame ${frame + 1} of the source` });
+    const place = frame - page.first_frame;
+    jump.disabled = place < 0 || place >= page.n_frames;
+    jump.addEventListener('click', () => { pause(); show(place); });
+    return jump;
+  }));
 }
 
 function regionItem(region, index) {
@@ -116,7 +134,7 @@ function regionItem(region, index) {
     regionsChanged();
   });
   const remove = make('button', { type: 'button', textContent: 'Remove', ariaLabel: say('Removal') });
-  remove.addEventListener('click', () => { drawn.splice(index, 1); regionsChanged(); });
+  remove.addEventListener('click', () => { drawn.splice(drawn.indexOf(region), 1); regionsChanged(); });
   const swatch = make('span', { className: 'swatch' });
   swatch.style.borderColor = REGION_COLOURS[region.role];
   return make('li', {}, swatch, name, role, frames, remove);
@@ -161,4 +179,5 @@ function listenToRegions() {
   byId('export').addEventListener('click', exportRegions);
   byId('save').addEventListener('click', saveRegions);
   byId('save').hidden = !page.served;
+  byId('other-frames').addEventListener('toggle', showOtherFrames);
 }

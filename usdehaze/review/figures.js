@@ -55,6 +55,7 @@ function showMetrics() {
     const missing = page.regions
       ? 'None of these frames has both a tissue and a haze region.'
       : 'No regions of interest were given: no figures of regions. Build the page with --roi FILE to have them.';
+    byId('metrics-says').hidden = true;
     byId('metrics-notes').append(make('p', { textContent: missing }));
     return;
   }

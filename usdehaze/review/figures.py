@@ -34,6 +34,7 @@ class Figures:
         self.lowered = dict.fromkeys(LOWERED_DB, 0)
         self.largest_rise_db = -np.inf
         self.counts: dict[str, dict[str, np.ndarray]] = {}
+        self.marks: list[list[int]] = []  # of structure at risk: reasons as bits, and pixels, one pair a frame
 
     def add(
         self,
@@ -64,6 +65,11 @@ class Figures:
             if self.regions is not None and self.regions.origin == AUTOMATIC:
                 record["regions"] = AUTOMATIC
             self.records.append(record | frame_metrics(input_db, tissue_db, masks["tissue"], masks["haze"]))
+
+    def mark(self, marks: np.ndarray) -> np.ndarray:
+        """Takes in what is at risk in a frame, ``(H, W)`` uint8 of `StructureRisk`, and gives it back."""
+        self.marks.append([int(np.bitwise_or.reduce(marks, axis=None)), int(np.count_nonzero(marks))])
+        return marks
 
     def _count(self, place: str, levels: dict[str, np.ndarray], mask: np.ndarray) -> None:
         counts = self.counts.setdefault(place, {name: np.zeros(HISTOGRAM_BINS, np.int64) for name in levels})

@@ -43,22 +43,29 @@ async function unpack(frame) {
     levels[name] = bytes.subarray(k * size, (k + 1) * size);
     addPrediction(levels[name], width, height);
   });
-  levels.tissue = new Uint8Array(size);
-  for (let i = 0; i < size; i++) levels.tissue[i] = levels.input[i] - levels.removed[i];
+  for (const prefix of PREFIXES) {
+    const [tissue, removed] = [new Uint8Array(size), levels[prefix + 'removed']];
+    for (let i = 0; i < size; i++) tissue[i] = levels.input[i] - removed[i];
+    levels[prefix + 'tissue'] = tissue;
+  }
   return levels;
 }
 
-// The planes with the removal scaled (strength, %), then made smaller by a multiple (keep) of the spread.
+// The planes with the removal of either result scaled (strength, %), then made smaller by a multiple (keep) of its spread.
 function scaled(levels, { strength, keep }) {
-  if (strength === 100 && keep === 0) return { ...levels };
-  const { input, tissue, std } = levels;
-  const size = input.length;
-  const made = { ...levels, tissue: new Uint8Array(size), removed: new Uint8Array(size) };
-  for (let i = 0; i < size; i++) {
-    const full = ((input[i] - tissue[i]) * strength) / 100;
-    const less = std && full > 0 ? Math.max(0, full - keep * std[i]) : full;
-    made.tissue[i] = input[i] - Math.round(less);
-    made.removed[i] = input[i] - made.tissue[i];
+  const made = { ...levels };
+  if (strength === 100 && keep === 0) return made;
+  const { input } = levels;
+  for (const prefix of PREFIXES) {
+    const [before, std] = [levels[prefix + 'tissue'], levels[prefix + 'std']];
+    const [tissue, removed] = [new Uint8Array(input.length), new Uint8Array(input.length)];
+    for (let i = 0; i < input.length; i++) {
+      const full = ((input[i] - before[i]) * strength) / 100;
+      const less = std && full > 0 ? Math.max(0, full - keep * std[i]) : full;
+      tissue[i] = input[i] - Math.round(less);
+      removed[i] = input[i] - tissue[i];
+    }
+    Object.assign(made, { [prefix + 'tissue']: tissue, [prefix + 'removed']: removed });
   }
   return made;
 }

@@ -34,18 +34,22 @@ function histogram(place, { input, tissue }) {
   const floor = (plane) => percent(plane[0] / total);
   const floors = `at the floor ${floor(input)} before, ${floor(tissue)} after`;
   const says = total ? `${total} pixels; ${floors}` : 'none in this frame';
-  const ticks = [-1, -0.75, -0.5, -0.25].map((share) => number(share * page.dynamic_range_db, 0)).concat('0 dB');
+  const ticks = [-1, -0.75, -0.5, -0.25, 0].map((share) => `${number(share * page.dynamic_range_db, 0)} dB`);
+  const top = percent(topOf(input, tissue) / Math.max(1, total));
   const element = make('div', { className: 'histogram' },
     make('strong', { textContent: title }), make('small', { textContent: says }),
+    make('small', { className: 'top', textContent: `${top} of the pixels a bar of ${number(page.dynamic_range_db / BINS, 1)} dB` }),
     plot(`${title}: distribution of input and tissue estimate`, input, tissue),
     make('div', { className: 'axis' }, ...ticks.map((textContent) => make('span', { textContent }))));
   element.dataset.place = place;
   return element;
 }
 
+// The first bin holds whatever lies on the floor; it may stick out at the top, the rest should fill the height.
+const topOf = (input, tissue) => Math.max(1, ...input.slice(1), ...tissue.slice(1));
+
 function plot(label, input, tissue) {
-  // The first bin holds whatever lies on the floor; it may stick out at the top, the rest should fill the height.
-  const top = Math.max(1, ...input.slice(1), ...tissue.slice(1));
+  const top = topOf(input, tissue);
   const frame = { viewBox: `0 0 ${BINS} 100`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label };
   const svg = makeSvg('svg', frame);
   svg.append(
@@ -67,4 +71,6 @@ function showTrace() {
   const points = values.map((value, k) => `${k},${(96 - (88 * value) / top).toFixed(2)}`).join(' ');
   byId('trace').setAttribute('viewBox', `0 0 ${values.length - 1} 100`);
   byId('trace').append(makeSvg('polyline', { points }));
+  byId('trace-says').textContent = `removed, 0 to ${number(top, 1)} dB`;
+  byId('trace-says').hidden = false;
 }

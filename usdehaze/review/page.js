@@ -2,7 +2,7 @@
 
 function setView(name) {
   state.view = document.body.dataset.view = name;
-  for (const each of ['side', 'wipe', 'haze']) byId('view-' + each).setAttribute('aria-pressed', each === name);
+  for (const each of ['side', 'wipe', 'haze', 'two']) byId('view-' + each).setAttribute('aria-pressed', each === name);
   draw();
 }
 
@@ -10,8 +10,10 @@ function setHeld(held) {
   if (state.held === held) return;
   state.held = held;
   byId('blink').setAttribute('aria-pressed', held);
-  byId('figure-tissue').querySelector('figcaption').textContent = held ? 'Input, held' : 'Tissue estimate';
-  for (const name of ['tissue', 'wipe']) {
+  for (const name of ['tissue', 'other_tissue']) {
+    byId('figure-' + name).querySelector('figcaption span').textContent = held ? 'Input, held' : 'Tissue estimate';
+  }
+  for (const name of ['tissue', 'other_tissue', 'wipe']) {
     byId('figure-' + name).querySelector('.picture').classList.toggle('held', held);
   }
   draw();
@@ -33,6 +35,7 @@ function setLevels(changes) {
     byId(id).setAttribute('aria-valuetext', text);
     if (byId(id + '-says')) byId(id + '-says').textContent = text;
   }
+  byId('haze-gain-shown').textContent = `${number(state.gainDb + state.hazeGainDb, 0, true)} dB`;
   makePalettes();
   showScales();
   draw();
@@ -50,7 +53,8 @@ function setRemoval(changes) {
 }
 
 function reset() {
-  setLevels({ rangeDb: Math.round(page.dynamic_range_db), gainDb: 0, hazeGainDb: 0, mapTopDb: 20, wipe: 50 });
+  const { hazeGainDb } = atFirst;
+  setLevels({ rangeDb: Math.round(page.dynamic_range_db), gainDb: 0, hazeGainDb, mapTopDb: 20, wipe: 50 });
   setRemoval({ strength: 100, keep: 0 });
   resetZoom();
 }
@@ -61,11 +65,11 @@ const changeGain = (by) => setLevels({ gainDb: clamp(state.gainDb + by, -20, 20)
 
 function showScales() {
   const stops = MAP_STOPS.map((colour) => `rgb(${colour.join(' ')})`).join(', ');
-  for (const [name, share] of [['removed', 1], ['std', SPREAD_SHARE]]) {
+  for (const [name, share] of [['removed', 1], ['other_removed', 1], ['std', SPREAD_SHARE]]) {
     const scale = byId('figure-' + name).querySelector('.scale');
     scale.style.background = `linear-gradient(to right, ${stops})`;
     scale.replaceChildren(
-      make('span', { textContent: '0' }), make('span', { textContent: `${state.mapTopDb * share} dB or more` }));
+      make('span', { textContent: '0 dB' }), make('span', { textContent: `${state.mapTopDb * share} dB or more` }));
   }
 }
 
@@ -84,6 +88,9 @@ function setAllFrames(all) {
   state.allFrames = all;
   byId('histogram-all').setAttribute('aria-pressed', all);
   byId('histogram-frame').setAttribute('aria-pressed', !all);
+  byId('histograms-say').textContent = all
+    ? 'Of the result as it was made, regions of --roi; follows neither the frame shown, the sliders nor regions drawn here.'
+    : 'Follows the frame shown, the sliders and regions drawn here.';
   if (all) showHistograms(page.histograms);
   else if (current) showHistograms(histogramsOf(current));
 }
@@ -98,7 +105,7 @@ const KEYS = {
   '+': () => changeSpeed(1),
   '=': () => changeSpeed(1),
   l: () => setLoop(!state.loop),
-  v: () => setView({ side: 'wipe', wipe: 'haze', haze: 'side' }[state.view]),
+  v: () => setView({ side: 'wipe', wipe: 'haze', haze: page.against ? 'two' : 'side', two: 'side' }[state.view]),
   b: () => setHeld(true),
   '[': () => moveLine(-5),
   ']': () => moveLine(5),
@@ -107,6 +114,9 @@ const KEYS = {
   g: () => changeGain(1),
   G: () => changeGain(-1),
   r: () => setOutlines(!state.outlines),
+  m: () => setMarks(!state.marks),
+  ',': () => goRisk(-1),
+  '.': () => goRisk(1),
   s: () => setRemoval({ strength: clamp(state.strength + 5, 0, 100) }),
   S: () => setRemoval({ strength: clamp(state.strength - 5, 0, 100) }),
   h: () => setLevels({ hazeGainDb: clamp(state.hazeGainDb + 2, 0, 40) }),
@@ -138,7 +148,7 @@ function listen() {
   const clicks = {
     play: KEYS[' '], back: () => step(-1), on: () => step(1), loop: KEYS.l, reset,
     'view-side': () => setView('side'), 'view-wipe': () => setView('wipe'), 'view-haze': () => setView('haze'),
-    outlines: KEYS.r,
+    'view-two': () => setView('two'), outlines: KEYS.r, marks: KEYS.m,
     'histogram-frame': () => setAllFrames(false), 'histogram-all': () => setAllFrames(true),
   };
   for (const [id, action] of Object.entries(clicks)) byId(id).addEventListener('click', action);
@@ -178,6 +188,7 @@ function start() {
   addPicture('removed', 'What was removed, in dB, as a colour map');
   const spread = page.planes.includes('std');
   if (spread) addPicture('std', 'Spread of the tissue estimate, in dB, as a colour map');
+  showAgainst();
   byId('figure-std').hidden = !spread;
   document.body.classList.toggle('without-std', !spread);
   drawn.push(...page.polygons);
@@ -190,10 +201,24 @@ function start() {
   showImageFigures();
   showProvenance();
   showTrace();
+  showRisk();
+  setAllFrames(false);
   reset();
   showDrawn();
   listen();
-  show(0);
+  show(0).then(showHaze);
+}
+
+// Lifts the haze picture so that its brightest hundredth in the first frame lies near white.
+function showHaze() {
+  if (!current) return;
+  const counts = new Array(LEVELS).fill(0);
+  for (const level of current.haze) if (level) counts[level]++;
+  let above = total(counts) / 100;
+  let level = LEVELS - 1;
+  while (level > 0 && (above -= counts[level]) > 0) level--;
+  atFirst.hazeGainDb = clamp(Math.round(HAZE_WHITE_DB - toDb(level)), 0, 40);
+  setLevels(atFirst);
 }
 
 start();

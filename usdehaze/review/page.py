@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -25,11 +26,13 @@ from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.runs import MARK
 from usdehaze.page_policy import page_policy
 from usdehaze.provenance import describe
+from usdehaze.review.against import PREFIX, Against, open_against
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.validation.command import LABEL_MARGIN_PX
 from usdehaze.validation.evaluate import json_ready
 from usdehaze.validation.regions import ROLES, Regions, automatic_regions, parse_labels, read_regions
+from usdehaze.validation.risk import REASONS, StructureRisk
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
 DEFAULT_FRAME_TIME_S = 0.05
@@ -44,6 +47,8 @@ SCRIPTS = (  # in this order
     "editor.js",
     "figures.js",
     "histograms.js",
+    "risk.js",
+    "against.js",
     "drawing.js",
     "player.js",
     "page.js",
@@ -69,6 +74,7 @@ def build_review(
     progress: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] | None = None,
     served: bool = False,
+    against: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Builds the page of one result. Frames are read one at a time.
 
@@ -85,12 +91,13 @@ def build_review(
         progress: called with (frames done, frames).
         tell: called with every sentence of `usdehaze.io.doubts.doubts_of`; the page has them too.
         served: the page may speak to `usdehaze.review.ReviewServer`, and has a button that saves regions.
+        against: a second result of the same source, to be looked at beside the first.
 
     Returns:
         ``out_path``.
 
     Raises:
-        InputError: the result, the regions or the target cannot be used, or the page would be too large for a browser.
+        InputError: the results, the regions or the target cannot be used, or the page would be too large for a browser.
     """
     out_path = Path(out_path)
     check_target(out_path, overwrite)
@@ -98,10 +105,11 @@ def build_review(
     for doubt in doubts:
         if tell is not None:
             tell(doubt)
-    with atomic(out_path, overwrite, [result_path]) as part:
+    with atomic(out_path, overwrite, [result_path, *([] if against is None else [against])]) as part:
         write_page(
             result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
             show_source_name=show_source_name, with_screen=with_screen, progress=progress, doubts=doubts, served=served,
+            against=against,
         )  # fmt: skip
     return out_path
 
@@ -119,6 +127,7 @@ def write_page(
     progress: Callable[[int, int], None] | None = None,
     doubts: Sequence[str] = (),
     served: bool = False,
+    against: str | os.PathLike[str] | None = None,
 ) -> None:
     """Writes the page of one result to ``path`` as it is, with what is to be doubted of it; see `build_review`.
 
@@ -130,8 +139,13 @@ def write_page(
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
         polygons = [] if regions is None or regions.margin_px else drawn_polygons(Path(os.fspath(roi or "")))
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            _write(file, result, regions, polygons, chosen, show_source_name, with_screen, progress, doubts, served)
+        with (
+            nullcontext() if against is None else open_against(against, result, chosen) as other,
+            path.open("w", encoding="utf-8", newline="\n") as file,
+        ):
+            _write(
+                file, result, regions, polygons, chosen, show_source_name, with_screen, progress, doubts, served, other
+            )
 
 
 def _read_regions(
@@ -171,6 +185,7 @@ def _write(
     progress: Callable[[int, int], None] | None,
     doubts: Sequence[str],
     served: bool,
+    other: Against | None,
 ) -> None:
     """The template with its gaps filled; the frames come before the data that are known after them."""
     parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
@@ -184,9 +199,9 @@ def _write(
     file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
     name = _cine_name(result, show_source_name)
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
-    planes = _write_frames(file, result, regions, chosen, figures, with_screen, progress)
+    planes = _write_frames(file, result, regions, chosen, figures, with_screen, progress, other)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
-    page |= {"polygons": polygons, "served": served}
+    page |= {"polygons": polygons, "served": served, "against": None if other is None else _second(other)}
     page["provenance"] += [["to be doubted", doubt] for doubt in doubts]
     file.write(middle)
     file.write(f'<script type="application/json" id="metrics-json">{_json(figures.metrics())}</script>\n')
@@ -202,16 +217,21 @@ def _write_frames(
     figures: Figures,
     with_screen: bool,
     progress: Callable[[int, int], None] | None,
+    other: Against | None,
 ) -> list[str]:
     """One element a frame; returns the names of the planes in it."""
     names: list[str] = []
     written = 0
+    risk = StructureRisk(result.cine.dynamic_range_db)
     for index, frame in enumerate(chosen):
         input_db, tissue_db, haze_db = result.input[frame], result.tissue[frame], result.haze[frame]
         std_db = None if result.std is None else result.std[frame]
         planes = planes_of(input_db, tissue_db, haze_db, std_db, result.cine.dynamic_range_db)
         levels = {"input": planes["input"], "tissue": planes["input"] - planes["removed"]}
         figures.add(frame, input_db, tissue_db, std_db, levels)
+        planes["risk"] = figures.mark(risk.add(input_db, tissue_db, std_db))
+        if other is not None:
+            planes |= other.planes(frame, input_db)
         if not with_screen:
             planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
         if regions is not None:
@@ -259,9 +279,15 @@ def _page_data(
         "regions": None if regions is None else _region_names(regions),
         "image": figures.image(result.std is not None),
         "histograms": figures.histograms(),
+        "risk": {"reasons": REASONS, "marks": figures.marks},
         "provenance": _provenance(result, show_source_name),
         "source_sha256": cine.source.sha256,
     }
+
+
+def _second(other: Against) -> dict[str, Any]:
+    """What the script needs of a second result beside its planes."""
+    return {"prefix": PREFIX, "differences": other.differences(), "sha256": file_sha256(other.other.path)}
 
 
 def _geometry(geometry: Geometry) -> dict[str, Any]:

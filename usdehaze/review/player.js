@@ -16,10 +16,10 @@ async function show(frame) {
   current = scaled(planes, state);
   current.regions = regionsNow(planes);
   draw();
-  if (!before || !current.regions || current.regions.some((value, i) => value !== before[i]) || drawn.length) {
-    findOutlines();
-    drawOverlays();
-  }
+  const [hadMarks] = [riskSides, followRisk()];
+  const moved = !before || !current.regions || current.regions.some((value, i) => value !== before[i]) || drawn.length;
+  if (moved) findOutlines();
+  if (moved || hadMarks || riskSides) drawOverlays();
   showReadout();
   if (!state.playing) showFrameFigures();
   document.body.dataset.shown = frame;
@@ -30,6 +30,7 @@ async function show(frame) {
 function showFrameFigures() {
   if (!state.allFrames) showHistograms(histogramsOf(current));
   showLiveFigures();
+  showDrawn();
 }
 
 function complain(error) {
