@@ -23,6 +23,7 @@ from usdehaze.errors import InputError
 from usdehaze.review import build_review, default_page_path
 from usdehaze.review.frames import residual
 from usdehaze.validation.metrics import ks
+from usdehaze.validation.risk import StructureRisk
 
 
 @pytest.fixture
@@ -57,12 +58,15 @@ def frames_of(page):
 def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi):
     result = make_result(tmp_path / "a.dehazed.h5")
     page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi, with_screen=True)
-    assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "regions"]
-    seen, removed, haze, std, regions = frames_of(page).transpose(1, 0, 2, 3)
+    assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "risk", "regions"]
+    seen, removed, haze, std, risk, regions = frames_of(page).transpose(1, 0, 2, 3)
     assert np.array_equal(seen, db_to_grey(result.cine.frames, 60))
     assert np.array_equal((seen - removed) % 256, db_to_grey(result.tissue, 60))
     assert np.array_equal(haze, db_to_grey(result.haze, 60))
     assert np.abs(std * 60 / 255 - np.minimum(result.std, 60)).max() <= 60 / 255 / 2 + 1e-6
+    marks = StructureRisk(60.0)
+    frames = zip(result.cine.frames, result.tissue, result.std, strict=True)
+    assert np.array_equal(risk, [marks.add(*frame) for frame in frames])
     assert (regions == 1).sum() == 5 * 16 * 30 and (regions == 2).sum() == 5 * 18 * 30
     assert (regions[:, 5:35, 4:20] == 1).all() and (regions[:, 5:35, 26:44] == 2).all()
 
@@ -203,7 +207,7 @@ def test_without_regions_samples_and_times_the_page_says_so_and_shows_the_rest(t
     page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html")
     about = data_of(page, "page")
     assert data_of(page, "metrics") is None and about["regions"] is None
-    assert about["planes"] == ["input", "removed", "haze"] and about["image"]["std_mean_db"] is None
+    assert about["planes"] == ["input", "removed", "haze", "risk"] and about["image"]["std_mean_db"] is None
     assert (about["frame_time_known"], about["frame_time_s"]) == (False, 0.05)
 
 

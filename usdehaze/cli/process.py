@@ -78,6 +78,11 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 @click.option("--preview", type=click.Choice(PREVIEW_KINDS), help="Also draw input, tissue and haze.")
 @click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html.")
 @click.option(
+    "--roi",
+    metavar="FILE|auto",
+    help="Regions of interest on the page: as of usdehaze review, or a folder with STEM.rois.json for each scan.",
+)
+@click.option(
     "--with-screen", is_flag=True, help="Preview and review: show the screen around the images, names and all."
 )
 @click.option("--dicomweb", metavar="URL", help="Server that a FILE dicomweb:STUDY_UID is fetched from; with -o.")
@@ -101,6 +106,7 @@ def process(
     log: str | None,
     preview: PreviewKind | None,
     review: bool,
+    roi: str | None,
     with_screen: bool,
     mark: bool,
     formats: str | None,
@@ -116,6 +122,8 @@ def process(
     """
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other")
+    if roi is not None and not review:
+        raise click.UsageError("--roi belongs to --review")
     files = _fetched(ctx, files, options.pop("dicomweb"), out_dir)
     console = console_of(ctx)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
@@ -130,7 +138,7 @@ def process(
 
     batch = BatchLog(log, jobs)
     # what is left of the options is the model's business
-    look = {"with_screen": with_screen, "mark": mark}
+    look: dict[str, Any] = {"with_screen": with_screen, "mark": mark, "roi": roi}
     worker = Worker(options, console, overwrite, skip_existing, preview, transfer_syntax, log is not None, **look)
     outcomes: Counter[Outcome] = Counter()
     with batch:
@@ -183,11 +191,13 @@ class Worker:
         *,
         with_screen: bool,
         mark: bool,
+        roi: str | None = None,
     ) -> None:
         self.log_hashes = log_hashes
         self.model, self.console, self.preview = model, console, preview
         self.overwrite, self.skip_existing = overwrite or skip_existing, skip_existing
         self.transfer_syntax, self.with_screen, self.mark = transfer_syntax, with_screen, mark
+        self.roi = roi
         self.dehazer: Dehazer | None = None
 
     def try_one(self, job: Job, reading: Reading) -> Entry:
@@ -280,10 +290,23 @@ class Worker:
             for target in job.targets:
                 check_target(target, self.overwrite)
             scan.read_db(0, 1)  # priors are loaded for a scan that can be read
+            self._regions(scan, job, check=True)
         except BaseException:
             scan.close()
             raise
         return scan
+
+    def _regions(self, scan: Scan, job: Job, check: bool = False) -> str | None:
+        """What ``--roi`` names for the page of a scan, read for once where it shall be checked."""
+        from usdehaze.io import RESULT_SUFFIX
+        from usdehaze.validation.regions import AUTO, read_regions, region_file
+
+        if self.roi is None or self.roi == AUTO or job.review is None:
+            return self.roi
+        path = region_file(self.roi, job.result.name.removesuffix(RESULT_SUFFIX))
+        if check:
+            read_regions(path, (scan.n_frames, *scan.shape), scan.source.first_frame, geometry=scan.geometry)
+        return str(path)
 
     def load(self) -> Dehazer:
         """The dehazer, loaded once.
@@ -318,7 +341,7 @@ class Worker:
 
                 result = sinks.sinks[0].part.path
                 try:
-                    page = partial(write_page, result, with_screen=self.with_screen)
+                    page = partial(write_page, result, roi=self._regions(scan, job), with_screen=self.with_screen)
                     sinks.add(job.review, self.overwrite, page)
                 except UsdehazeError as error:  # of a page that browsers could not show: the rest is as good without
                     failed = error

@@ -38,7 +38,7 @@ function histogram(place, { input, tissue }) {
   const top = percent(topOf(input, tissue) / Math.max(1, total));
   const element = make('div', { className: 'histogram' },
     make('strong', { textContent: title }), make('small', { textContent: says }),
-    make('small', { className: 'top', textContent: `${top} of the pixels a bar of ${number(page.dynamic_range_db / BINS, 1)} dB` }),
+    make('small', { className: 'top', textContent: `full height: ${top} of the pixels in ${number(page.dynamic_range_db / BINS, 1)} dB` }),
     plot(`${title}: distribution of input and tissue estimate`, input, tissue),
     make('div', { className: 'axis' }, ...ticks.map((textContent) => make('span', { textContent }))));
   element.dataset.place = place;

@@ -4,6 +4,7 @@ function setView(name) {
   state.view = document.body.dataset.view = name;
   for (const each of ['side', 'wipe', 'haze', 'two']) byId('view-' + each).setAttribute('aria-pressed', each === name);
   draw();
+  drawOverlays();
 }
 
 function setHeld(held) {
@@ -169,7 +170,16 @@ function listen() {
   blink.addEventListener('keydown', (event) => (event.key === ' ' || event.key === 'Enter') && setHeld(true));
   blink.addEventListener('keyup', () => setHeld(false));
   listenToRegions();
-  new ResizeObserver(draw).observe(byId('stage'));
+  new ResizeObserver(() => { draw(); drawOverlays(); }).observe(byId('stage'));
+  window.addEventListener('beforeprint', sayPrinted);
+}
+
+// What buttons and sliders say on a screen, for paper.
+function sayPrinted() {
+  const sliders = [['Range', 'range'], ['gain', 'gain'], ['haze gain', 'haze-gain'], ['removal', 'strength']];
+  const levels = sliders.map(([label, id]) => `${label} ${byId(id + '-says').textContent}`).join(', ');
+  const place = byId('frame-says').textContent;
+  byId('printed').textContent = `${place[0].toUpperCase()}${place.slice(1)}. ${levels}, zoom ${byId('zoom-says').textContent}.`;
 }
 
 function start() {

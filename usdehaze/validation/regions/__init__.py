@@ -8,9 +8,10 @@ from usdehaze.validation.regions.automatic import AUTOMATIC_METHOD, automatic_re
 from usdehaze.validation.regions.labels import Labels
 from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Region, Regions
 from usdehaze.validation.regions.polygons import polygon_mask
-from usdehaze.validation.regions.reading import find_regions, parse_labels, read_regions
+from usdehaze.validation.regions.reading import AUTO, find_regions, parse_labels, read_regions, region_file
 
 __all__ = [
+    "AUTO",
     "AUTOMATIC",
     "AUTOMATIC_METHOD",
     "FAINT",
@@ -24,4 +25,5 @@ __all__ = [
     "parse_labels",
     "polygon_mask",
     "read_regions",
+    "region_file",
 ]

@@ -53,9 +53,7 @@ def find_regions(
     """
     if str(roi) == AUTO:
         return automatic_regions(cine)
-    path = Path(roi)
-    if path.is_dir():
-        path = _in_folder(path, stem)
+    path = region_file(roi, stem)
     shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
     return read_regions(
         path, shape, cine.source.first_frame, geometry=cine.geometry, labels=labels, margin_px=margin_px
@@ -142,7 +140,10 @@ def _split(path: Path) -> tuple[Path, str | None]:
     return path, None
 
 
-def _in_folder(folder: Path, stem: str) -> Path:
-    """The file of regions for a scan, in a folder of them; the usual name where there is none."""
+def region_file(roi: str | Path, stem: str) -> Path:
+    """The file of regions for a scan: the one named, or its own in a folder, by the usual name where there is none."""
+    folder = Path(roi)
+    if not folder.is_dir():
+        return folder
     named = [folder / (stem + suffix) for suffix in FOLDER_SUFFIXES]
     return next((path for path in named if path.is_file()), named[0])
