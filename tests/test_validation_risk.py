@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from _hearts import thin_walls
 from scipy import ndimage
 
 from usdehaze.simulate import simulate_cine
-from usdehaze.simulate.tissue import CAVITY
 from usdehaze.validation.risk import REASONS, StructureRisk, connected
 
 REMOVED, SAMPLES, FRAMES = (1 << bit for bit in range(len(REASONS)))
@@ -19,19 +19,11 @@ def marks(input_db, tissue_db, std_db=None):
     return np.array([risk.add(*frame) for frame in zip(input_db, tissue_db, stds, strict=True)])
 
 
-def walls_between_chambers(cine, t):
-    """Tissue within a few pixels of fluid on two sides, and visible in the hazy frame: bool ``(H, W)``."""
-    tissue = cine.labels[t] != CAVITY
-    thin = tissue & ~ndimage.binary_opening(tissue, np.ones((9, 9)))
-    clear = ndimage.gaussian_filter(cine.tissue[t] - cine.haze[t], 3) > 6
-    return connected(thin & clear & (cine.tissue[t] > -45), 10)
-
-
 @pytest.fixture(scope="module", params=SEEDS)
 def heart(request):
     """A hazy frame, its true tissue, and the walls in it."""
     cine = simulate_cine(n_frames=1, seed=request.param)
-    walls = walls_between_chambers(cine, 0)
+    walls = connected(thin_walls(cine), 10)
     assert walls.sum() >= 60
     return cine.hazy[0], np.minimum(cine.tissue[0], cine.hazy[0]), walls
 

@@ -146,7 +146,7 @@ const framesInWords = (frames) => (frames.length === 1 ? `frame ${frames[0] + 1}
 async function importRegions(file) {
   try {
     drawn.splice(0, drawn.length, ...parseRegions(await file.text()));
-    sayRegions(`${drawn.length} regions imported.`);
+    sayRegions(`${drawn.length} region${drawn.length === 1 ? '' : 's'} imported.`);
   } catch (error) {
     sayRegions(error.message);
   }
