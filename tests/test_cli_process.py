@@ -1,7 +1,9 @@
 """``usdehaze process``: which files it makes, what it tells, what it refuses."""
 
 import hashlib
+import json
 import os
+import re
 import signal
 import sys
 from types import ModuleType, SimpleNamespace
@@ -327,6 +329,29 @@ def test_the_review_page_lies_next_to_the_result_and_is_named_before_the_work(tm
     n_dehazed = len(model.cines)
     failed(1, "process", scan, "-o", tmp_path / "out", "--review", names=["scan.review.html: exists already"])
     assert len(model.cines) == n_dehazed
+
+
+def test_regions_go_onto_the_review_page_and_bad_ones_are_found_out_before_the_work(tmp_path, model):
+    scan = write(tmp_path / "scan.h5", {"cine": fan_frames()})
+    height, width = fan_frames().shape[1:]
+    square = [[width // 2 - 9, height // 4], [width // 2 + 9, height // 4], [width // 2, height // 4 + 20]]
+    regions = {"regions": [{"name": "septum", "role": "tissue", "polygon": square}]}
+    regions["regions"].append({"name": "pool", "role": "haze", "polygon": [[x, y + 24] for x, y in square]})
+    (tmp_path / "rois").mkdir()
+    roi = tmp_path / "rois" / "scan.rois.json"
+    roi.write_text(json.dumps(regions))
+    for k, given in enumerate((roi, roi.parent)):  # a file, and a folder with one for each scan
+        done = run("process", scan, "-o", tmp_path / str(k), "--review", "--roi", given)
+        assert done.exit_code == 0, done.output
+        text = (tmp_path / str(k) / "scan.review.html").read_text()
+        page = json.loads(re.search(r'id="page-json">(.*?)</script>', text)[1])
+        assert [region["name"] for region in page["polygons"]] == ["septum", "pool"]
+    n_dehazed = len(model.cines)
+    roi.write_text(json.dumps(regions).replace("tissue", "wall"))
+    failed(1, "process", scan, "-o", tmp_path / "2", "--review", "--roi", roi, names=[f"{roi}: "])
+    assert len(model.cines) == n_dehazed and not list(tmp_path.glob("2/*"))
+    done = run("process", scan, "--roi", roi)
+    assert done.exit_code == 2 and "--roi belongs to --review" in done.stderr
 
 
 def test_a_preview_that_cannot_be_made_is_found_out_before_the_work(tmp_path, model, monkeypatch):

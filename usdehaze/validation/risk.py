@@ -6,6 +6,7 @@ from the eye cannot be marked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -102,14 +103,30 @@ def connected(mask: np.ndarray, length_px: int) -> np.ndarray:
     return kept
 
 
-def _lines(before: np.ndarray, after: np.ndarray, scale: tuple[float, float, int], floor_db: float) -> _Lines:
-    """Input and output ``(h, w)`` in dB along the line through every pixel that stands out most in the input."""
-    levels = [_along(image, scale) for image in (before, after)]
+def along_lines(images: Sequence[np.ndarray], scale: tuple[float, float, int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What images are along the line through every pixel that stands out most in the first of them.
+
+    Args:
+        images: ``(h, w)`` dB each, as `StructureRisk` reduces them.
+        scale: one of ``SCALES_PX``.
+
+    Returns:
+        Of every image the mean along the line, and how far that lies above the brighter of the line's two sides,
+        ``(h, w)`` dB both.
+    """
+    levels = [_along(image, scale) for image in images]
     contrasts = [_over_sides(level, scale[2]) for level in levels]
     best = contrasts[0].argmax(axis=0)[None]
-    level, level_left, contrast, contrast_left = (
-        np.take_along_axis(image, best, 0)[0, PAD_PX:-PAD_PX, PAD_PX:-PAD_PX] for image in (*levels, *contrasts)
-    )
+    inner = 0, slice(PAD_PX, -PAD_PX), slice(PAD_PX, -PAD_PX)
+    return [
+        (np.take_along_axis(level, best, 0)[inner], np.take_along_axis(contrast, best, 0)[inner])
+        for level, contrast in zip(levels, contrasts, strict=True)
+    ]
+
+
+def _lines(before: np.ndarray, after: np.ndarray, scale: tuple[float, float, int], floor_db: float) -> _Lines:
+    """Input and output ``(h, w)`` in dB, where walls run in the input."""
+    (level, contrast), (level_left, contrast_left) = along_lines((before, after), scale)
     wall = connected((contrast >= WALL_DB) & (level >= floor_db + SEEN_DB), WALL_LENGTH_PX)
     return _Lines(wall, contrast, contrast_left, level - level_left)
 
