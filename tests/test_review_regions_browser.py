@@ -261,6 +261,11 @@ def test_two_results_stand_side_by_side_with_what_differs_and_follow_the_same_fr
     assert text(page, "differences").splitlines()[-1] == "seed 3 4"
     press(page, *[Keys.ARROW_RIGHT] * 5)
     wait_for_frame(page, 5)
+    inside = polygon_mask(np.array(polygon(page, 5)), (128, 128))
+    row = page.find_element(By.CSS_SELECTOR, '#live tr[data-figure="mean_tissue_db"]').find_elements(By.TAG_NAME, "td")
+    for cell, name in zip((row[0], row[1], row[3]), ("input", "tissue", "other_tissue"), strict=True):
+        mean_db = (levels(page, name, 5)[inside].mean() / 255 - 1) * 60
+        assert float(cell.get_attribute("data-value")) == pytest.approx(mean_db, abs=1e-9)
     darker, brighter = compared(page, "tissue", "other_tissue")
     assert darker > 500 and brighter == 0
     hazy, kept = levels(page, "input", 5), levels(page, "other_tissue", 5)

@@ -10,7 +10,7 @@ function namesOfResults() {
 }
 
 function showAgainst() {
-  byId('view-two').hidden = byId('against').hidden = !page.against;
+  for (const id of ['view-two', 'against', 'live-second']) byId(id).hidden = !page.against;
   if (!page.against) return;
   addPicture('other_tissue', 'Tissue estimate of the second result');
   addPicture('other_removed', 'What the second result removed, in dB, as a colour map');

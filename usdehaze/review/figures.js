@@ -92,11 +92,13 @@ function showLiveFigures() {
   byId('live-figures').hidden = !regions;
   if (!regions) return;
   const { n_pixels, figures } = figuresOfRegions(current, regions);
+  const second = page.against && figuresOfRegions({ input: current.input, tissue: current.other_tissue }, regions).figures;
   byId('live').tBodies[0].replaceChildren(...Object.entries(figures).map(([name, entry]) => {
     const [label, digits, hint] = about(name);
     const row = make('tr', {},
       make('th', { scope: 'row' }, label, make('small', { textContent: hint })),
       cell(entry.input, digits, false), cell(entry.tissue, digits, isShift(name)), cell(entry.delta, digits, true));
+    if (second) row.append(cell(second[name].tissue, digits, isShift(name)));
     row.dataset.figure = name;
     return row;
   }));
