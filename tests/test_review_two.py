@@ -35,7 +35,7 @@ def test_the_frames_whose_wall_was_lowered_are_those_at_risk_and_no_others(heart
 
 def test_what_differs_between_two_results_is_said_and_nothing_else(hearts, tmp_path):
     about = page_json(build_review(hearts[0], tmp_path / "a.html", against=hearts[1], frames=slice(2, 6)))
-    assert about["planes"] == ["input", "removed", "haze", "risk", "other_removed", "other_haze"]
+    assert about["planes"] == ["input", "removed", "haze", "risk", "other_removed"]
     assert about["against"]["differences"] == [["seed", "3", "4"]] and about["first_frame"] == 2
     assert page_json(build_review(hearts[0], tmp_path / "b.html"))["against"] is None
 

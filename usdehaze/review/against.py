@@ -25,11 +25,15 @@ class Against:
     first: OpenResult
     offset: int
 
-    def frame(self, index: int, input_db: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Tissue, haze and deviation, ``(H, W)`` dB, of what the first result calls frame ``index``.
+    def planes(self, index: int, input_db: np.ndarray) -> dict[str, np.ndarray]:
+        """``other_removed`` and, where there is one, ``other_std`` of what the first result calls frame ``index``.
+
+        Args:
+            index: of the frame in the first result.
+            input_db: ``(H, W)`` dB, its input there.
 
         Raises:
-            InputError: its input is another one.
+            InputError: the second result has another input.
         """
         at = index - self.offset
         if not np.array_equal(self.other.input[at], input_db):
@@ -38,11 +42,8 @@ class Against:
                 f"the input of frame {at + 1} is not that of {os.path.basename(self.first.path)}",
                 "two results of the same source, read in the same way",
             )
-        return self.other.tissue[at], self.other.haze[at], None if self.other.std is None else self.other.std[at]
-
-    def planes(self, index: int, input_db: np.ndarray) -> dict[str, np.ndarray]:
-        """What the page needs of a frame: see `planes_of`; every name begins with ``other_``, the input is left out."""
-        planes = planes_of(input_db, *self.frame(index, input_db), self.first.cine.dynamic_range_db)
+        std_db = None if self.other.std is None else self.other.std[at]
+        planes = planes_of(input_db, self.other.tissue[at], None, std_db, self.first.cine.dynamic_range_db)
         return {PREFIX + name: plane for name, plane in planes.items() if name != "input"}
 
     def differences(self) -> list[list[str]]:

@@ -18,24 +18,27 @@ LEVELS = 255
 
 
 def planes_of(
-    input_db: np.ndarray, tissue_db: np.ndarray, haze_db: np.ndarray, std_db: np.ndarray | None, dynamic_range_db: float
+    input_db: np.ndarray,
+    tissue_db: np.ndarray,
+    haze_db: np.ndarray | None,
+    std_db: np.ndarray | None,
+    dynamic_range_db: float,
 ) -> dict[str, np.ndarray]:
     """Planes of one frame.
 
     Args:
-        input_db, tissue_db, haze_db: ``(H, W)`` dB, 0 dB = full scale.
+        input_db, tissue_db: ``(H, W)`` dB, 0 dB = full scale.
+        haze_db: the same, or None.
         std_db: ``(H, W)`` dB, >= 0, or None.
         dynamic_range_db: dB between level 255 and level 0.
 
     Returns:
-        ``input``, ``removed`` (input level minus tissue level, modulo 256), ``haze`` and, where given, ``std``.
+        ``input``, ``removed`` (input level minus tissue level, modulo 256) and, where given, ``haze`` and ``std``.
     """
     levels = db_to_grey(input_db, dynamic_range_db)
-    planes = {
-        "input": levels,
-        "removed": levels - db_to_grey(tissue_db, dynamic_range_db),
-        "haze": db_to_grey(haze_db, dynamic_range_db),
-    }
+    planes = {"input": levels, "removed": levels - db_to_grey(tissue_db, dynamic_range_db)}
+    if haze_db is not None:
+        planes["haze"] = db_to_grey(haze_db, dynamic_range_db)
     if std_db is not None:
         planes["std"] = np.rint(np.clip(std_db / dynamic_range_db, 0, 1) * LEVELS).astype(np.uint8)
     return planes

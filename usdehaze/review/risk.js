@@ -1,12 +1,12 @@
 // Structure at risk: outlines of the marks, and the list of the frames that have them.
 
 const RISK_COLOUR = '#ff4fd8';
-const RISK_WORDS = ['taken away', 'samples disagree', 'unlike the frame before']; // by bit, as page.risk.reasons
+const RISK_WORDS = { removed: 'taken away', samples: 'samples disagree', frames: 'unlike the frame before' };
 const ANY_REASON = 7;
 let riskSides = null; // outlines of the marks in the frame that is shown
 
 const reasonsOf = (frame) => page.risk.marks[frame][0];
-const inWords = (bits) => RISK_WORDS.filter((_, bit) => bits & (1 << bit)).join(', ');
+const inWords = (bits) => page.risk.reasons.filter((_, bit) => bits & (1 << bit)).map((name) => RISK_WORDS[name]).join(', ');
 
 // Runs of frames with marks: {first, last, worst, reasons}; the worst has most of its pixels marked.
 function riskRuns() {
