@@ -11,6 +11,7 @@ import urllib.request
 import numpy as np
 import pytest
 from _hearts import LOWERED, N_FRAMES, write_hearts
+from _results import make_result
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[dev]'")
 from selenium.webdriver.common.action_chains import ActionChains
@@ -292,11 +293,43 @@ def test_the_page_says_what_follows_the_frame_and_what_does_not(page):
     assert "follows neither the frame shown, the sliders nor regions drawn here" in text(page, "histograms-say")
 
 
+@pytest.mark.parametrize(("width", "rows"), [(1920, 1), (1280, 1), (800, 2)])
+def test_pictures_fill_the_window_in_one_row_or_two_and_nothing_scrolls_sideways(page, width, rows):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for view, n_shown in (("side", 4), ("two", 4), ("haze", 2)):  # without a spread
+            page.find_element(By.ID, f"view-{view}").click()
+            boxes = [e.rect for e in page.find_elements(By.CSS_SELECTOR, "#stage .picture") if e.is_displayed()]
+            assert len(boxes) == n_shown and len({box["width"] for box in boxes}) == 1
+            assert len({box["y"] for box in boxes}) == (rows if n_shown == 4 else 1)
+            assert page.execute_script("return document.documentElement.scrollWidth") <= width
+        assert boxes[0]["width"] > 0.25 * width
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_paper_says_which_frame_it_shows_and_how(page):
+    press(page, Keys.ARROW_RIGHT, "g")
+    wait_for_frame(page, 1)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        page.execute_script("dispatchEvent(new Event('beforeprint'))")
+        gain = page.execute_script("return byId('haze-gain-says').textContent")
+        expected = f"Frame 2 of 8, 0.02 s. Range 60 dB, gain +1 dB, haze gain {gain}, removal 100 %, zoom 1.0 ×."
+        assert text(page, "printed") == expected
+        assert page.find_element(By.ID, "risk-list").is_displayed()
+        assert not page.find_element(By.ID, "play").is_displayed()
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_review_serve_is_a_command_that_saves_regions_for_whoever_has_the_token_until_it_is_interrupted(tmp_path):
-    result = write_hearts(tmp_path)[0]
-    (tmp_path / "a.rois.json").unlink()
+    result = tmp_path / "a.dehazed.h5"
+    make_result(result)
     command = [sys.executable, "-m", "usdehaze", "review", str(result), "--serve", "--port", "0", "--no-open"]
-    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    served = subprocess.Popen(command, **how, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     try:
         address = served.stdout.readline().split()[0]
         host, token = address.rstrip("/").rsplit("/", 1)
@@ -311,9 +344,10 @@ def test_review_serve_is_a_command_that_saves_regions_for_whoever_has_the_token_
             assert answer.read() == b"1 region saved: a.rois.json"
         assert json.loads((tmp_path / "a.rois.json").read_text()) == regions
         served.send_signal(signal.SIGINT)
-        assert served.wait(PATIENCE_S) in (0, 130)
+        said, complained = served.communicate(timeout=PATIENCE_S)
+        assert (served.returncode, complained) == (130, "usdehaze: stopped\n")
+        assert said == f"{tmp_path / 'a.rois.json'} saved\n"
     finally:
         served.kill()
-        served.stdout.close()
     with pytest.raises(OSError):
         urllib.request.urlopen(address, timeout=5)
