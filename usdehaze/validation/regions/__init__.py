@@ -8,7 +8,7 @@ from usdehaze.validation.regions.automatic import AUTOMATIC_METHOD, automatic_re
 from usdehaze.validation.regions.labels import Labels
 from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Region, Regions
 from usdehaze.validation.regions.polygons import polygon_mask
-from usdehaze.validation.regions.reading import find_regions, parse_labels, read_regions
+from usdehaze.validation.regions.reading import find_regions, labels_and_margin, parse_labels, read_regions
 
 __all__ = [
     "AUTOMATIC",
@@ -21,6 +21,7 @@ __all__ = [
     "Regions",
     "automatic_regions",
     "find_regions",
+    "labels_and_margin",
     "parse_labels",
     "polygon_mask",
     "read_regions",
