@@ -224,3 +224,17 @@ def test_single_images_are_referred_to_without_frame_numbers(tmp_path):
     assert np.isfinite(
         [value for value, _ in figures_of(groups_of(tmp_path / "r.dcm")["image", "change"]).values()]
     ).all()
+
+
+def test_attributes_that_an_object_needs_are_there_where_the_image_lacks_them(tmp_path):
+    lacking = {"ReferringPhysicianName": None, "LossyImageCompression": "01", "NumberOfFrames": 1, "SeriesNumber": None}
+    scan = write_dicom(tmp_path / "scan.dcm", fan_frames(1), regions=[region()], **lacking)
+    with open_dicom(scan) as opened, ResultWriter(tmp_path / "scan.dehazed.h5", opened) as result:
+        result.append(lowered(opened.read(0, 1)))
+    assert validate(tmp_path).exit_code == 0
+    report = pydicom.dcmread(tmp_path / "r.dcm")
+    assert not report.ReferringPhysicianName and report.SeriesNumber == 901
+    [image] = groups_of(tmp_path / "r.dcm")["image", "change"].source_images
+    assert image.referenced_frame_numbers is None  # the class is of single images
+    if shutil.which("dciodvfy"):
+        assert complaints(tmp_path / "r.dcm") == set()

@@ -211,10 +211,11 @@ def _reference(image: Dataset, frames: list[int]) -> Any:
     """A reference to frames of an image, counted from 1."""
     import highdicom
 
-    from usdehaze.io.dicom.header import numbers, sop_class, sop_instance
+    from usdehaze.io.dicom.companion import has_frame_numbers
+    from usdehaze.io.dicom.header import sop_class, sop_instance
 
-    several = frames if numbers(image, "NumberOfFrames") else None
-    return highdicom.sr.SourceImageForMeasurementGroup(sop_class(image), sop_instance(image), several)
+    told = frames if has_frame_numbers(image) else None
+    return highdicom.sr.SourceImageForMeasurementGroup(sop_class(image), sop_instance(image), told)
 
 
 def _code(value: str, scheme: str, meaning: str) -> Any:

@@ -19,7 +19,17 @@ from usdehaze.errors import InputError
 from usdehaze.io.atomic import atomic
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.dicom.copying import kept_attributes
-from usdehaze.io.dicom.header import numbers, open_header, sop_class, sop_instance, whole_number, word, words
+from usdehaze.io.dicom.header import (
+    CAPTURE_CLASSES,
+    US_MULTIFRAME,
+    numbers,
+    open_header,
+    sop_class,
+    sop_instance,
+    whole_number,
+    word,
+    words,
+)
 from usdehaze.io.dicom.quiet import quiet
 
 SHARED = (  # of the modules Patient, General Study, Patient Study and Clinical Trial Subject, and what they are told in
@@ -31,7 +41,12 @@ SHARED = (  # of the modules Patient, General Study, Patient Study and Clinical 
     "StudyTime StudyID AccessionNumber StudyDescription ReferringPhysicianName PatientAge PatientSize "
     "PatientWeight"
 ).split()
-EMPTY = "PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime StudyID AccessionNumber".split()
+EMPTY = (
+    "PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime StudyID AccessionNumber "
+    "ReferringPhysicianName"
+).split()
+
+RETIRED_MULTIFRAME, SINGLE_CAPTURE = "1.2.840.10008.5.1.4.1.1.3", "1.2.840.10008.5.1.4.1.1.7"
 
 
 def source_attributes(result: Path, source: Source, given: Path | None) -> Dataset:
@@ -82,13 +97,19 @@ def stand_in(image: Dataset) -> Dataset:
     out.StudyInstanceUID, out.SeriesInstanceUID = word(image, "StudyInstanceUID"), word(image, "SeriesInstanceUID")
     out.Rows, out.Columns = (whole_number(image, keyword, "", 1) for keyword in ("Rows", "Columns"))
     out.Modality = "US"
-    if compressed := word(image, "LossyImageCompression"):
-        out.LossyImageCompression = compressed
-        out.LossyImageCompressionMethod = words(image, "LossyImageCompressionMethod")
-        out.LossyImageCompressionRatio = numbers(image, "LossyImageCompressionRatio")
+    methods, ratios = words(image, "LossyImageCompressionMethod"), numbers(image, "LossyImageCompressionRatio")
+    if word(image, "LossyImageCompression") == "01" and len(methods) == len(ratios) > 0:
+        out.LossyImageCompression, out.LossyImageCompressionMethod = "01", methods
+        out.LossyImageCompressionRatio = ratios
     for keyword in EMPTY:
         setattr(out, keyword, "")
     return out
+
+
+def has_frame_numbers(image: Dataset) -> bool:
+    """Whether references to an image name its frames: where it has several, or its class is of such images."""
+    several = {US_MULTIFRAME, RETIRED_MULTIFRAME, *CAPTURE_CLASSES} - {SINGLE_CAPTURE}
+    return sop_class(image) in several or numbers(image, "NumberOfFrames")[:1] > [1]
 
 
 def series_number_beside(image: Dataset, number: int) -> int:

@@ -135,8 +135,8 @@ def segmentation(regions: Regions, source: Dataset, first_frame: int) -> Dataset
         InputError: the image is of another size.
     """
     highdicom = needed("highdicom", "report")
-    from usdehaze.io.dicom.companion import adopted, series_number_beside, stand_in
-    from usdehaze.io.dicom.header import US_IMAGE, numbers
+    from usdehaze.io.dicom.companion import adopted, has_frame_numbers, series_number_beside, stand_in
+    from usdehaze.io.dicom.header import US_IMAGE
 
     image = stand_in(source)
     kind, image.SOPClassUID = image.SOPClassUID, US_IMAGE
@@ -178,7 +178,7 @@ def segmentation(regions: Regions, source: Dataset, first_frame: int) -> Dataset
     _put_in(
         built,
         [(roles.index(role) + 1, first_frame + t + 1) for role, t, _ in held],
-        bool(numbers(source, "NumberOfFrames")),
+        has_frame_numbers(source),
     )
     built.PixelData = pack_bits(np.concatenate([mask.ravel() for _, _, mask in held]))
     built["PixelData"].VR = "OB"
