@@ -67,6 +67,7 @@ def test_regions_that_change_come_back_from_a_dicom_segmentation_as_they_were(tm
     assert first.ReferencedSOPClassUID == image.SOPClassUID and first.ReferencedFrameNumber == 2
     if shutil.which("dciodvfy"):
         assert complaints(out) == set()
+    assert "is what it is made from" in converted(result, roi, scan, "--overwrite").stderr
     assert converted(result, roi, out).exit_code == 1 and converted(result, roi, out, "--overwrite").exit_code == 0
 
 

@@ -180,6 +180,23 @@ def refused(folder, *more, result="scan.dehazed.h5"):
     return done.stderr
 
 
+def test_no_input_is_replaced_by_a_report(made):
+    for name in ("scan.dcm", "scan.dehazed.h5", "scan.dehazed.dcm"):
+        before = (made / name).read_bytes()
+        done = CliRunner().invoke(main, ["validate", str(made / "scan.dehazed.h5"), "--sr", str(made / name)])
+        assert done.exit_code == 1 and "is what it is made from" in done.stderr
+        assert (made / name).read_bytes() == before
+
+
+def test_a_name_keeps_its_bytes_whatever_the_character_set_says(tmp_path):
+    path = write_dicom(tmp_path / "scan.dcm", fan_frames(1), regions=[region()], PatientName="QUILLFEATHER^Zoë")
+    path.write_bytes(path.read_bytes().replace(b"ISO_IR 100", b"ISO_IR 192"))
+    with open_dicom(path) as opened, ResultWriter(tmp_path / "scan.dehazed.h5", opened) as result:
+        result.append(lowered(opened.read(0, 1)))
+    assert validate(tmp_path).exit_code == 0
+    assert b"QUILLFEATHER^Zo\xeb" in (tmp_path / "r.dcm").read_bytes()
+
+
 def test_reports_without_a_source_of_known_identity_are_refused_in_one_line(made):
     elsewhere = made / "moved.dcm"
     shutil.move(made / "scan.dcm", elsewhere)

@@ -71,9 +71,11 @@ def run(
 
     subject = None
     if sr is not None:
+        from usdehaze.io.dicom.companion import check_no_input
         from usdehaze.validation.structured_report import subject_of, write_structured_report
 
         subject = subject_of(results[0], source)
+        check_no_input(sr, subject.files)
     if results:
         document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report, with_screen)
     else:

@@ -1,7 +1,8 @@
 """Figures of a result as a DICOM structured report (PS3.16 TID 1500, Measurement Report), beside its images.
 
 A group of measurements (TID 1501) is of one kind of pixels (its finding) and of the input, the output, or the change
-from one to the other; it refers to the frames that were measured. Means over these frames come with the ends of their
+from one to the other; it refers to the frames that were measured: of the output those of the derived image, or where
+that is not there those of the source. Means over these frames come with the ends of their
 intervals. Concepts of our own have the coding scheme `SCHEME` and the names of the Metrics JSON. Nothing that anybody
 has typed, such as a region's name, gets into it.
 """
@@ -55,7 +56,7 @@ class Subject:
         first_frame: index in the source of the first frame of the result.
         version: of usdehaze that made the result.
         made_with: networks and settings in words.
-        files: whoever may not read them may not read the report.
+        files: which they and the result lie in.
     """
 
     source: Dataset
@@ -75,14 +76,15 @@ def subject_of(result: Path, given: Path | None = None) -> Subject:
 
     Raises:
         UsdehazeError: highdicom is not installed.
-        InputError: see `usdehaze.io.dicom.companion.source_attributes`.
+        InputError: see `usdehaze.io.dicom.companion.source_image`.
     """
     needed("highdicom", "report")
-    from usdehaze.io.dicom.companion import source_attributes
+    from usdehaze.io.detect import DICOM_SUFFIX, beside_result
+    from usdehaze.io.dicom.companion import source_image
     from usdehaze.io.result import open_result
 
     with open_result(result) as opened:
-        source = source_attributes(result, opened.cine.source, given)
+        path, source = source_image(result, opened.cine.source, given)
         told = [f"{field.key} {words}" for field, words in describe(opened.settings, "network", "setting")]
         return Subject(
             source,
@@ -90,7 +92,7 @@ def subject_of(result: Path, given: Path | None = None) -> Subject:
             opened.cine.source.first_frame,
             opened.usdehaze_version,
             tuple(text.encode("ascii", "replace").decode() for text in told),
-            (result, *([given] if given else [])),
+            (result, path, beside_result(result, DICOM_SUFFIX)),
         )
 
 

@@ -49,8 +49,8 @@ EMPTY = (
 RETIRED_MULTIFRAME, SINGLE_CAPTURE = "1.2.840.10008.5.1.4.1.1.3", "1.2.840.10008.5.1.4.1.1.7"
 
 
-def source_attributes(result: Path, source: Source, given: Path | None) -> Dataset:
-    """The attributes of the DICOM image that a result was made of, without its pixel data.
+def source_image(result: Path, source: Source, given: Path | None) -> tuple[Path, Dataset]:
+    """The DICOM image that a result was made of: its file, and its attributes without the pixel data.
 
     Args:
         result: the result's file, for errors; the image is looked for beside it.
@@ -76,18 +76,25 @@ def source_attributes(result: Path, source: Source, given: Path | None) -> Datas
     ids |= {name: word(attributes, name.replace(" ", "")) for name in ("Series Instance UID", "Study Instance UID")}
     if lacking := [name for name, value in ids.items() if not value]:
         raise InputError(path, f"has no {lacking[0]}", "an image that says what it is and which study it belongs to")
-    if not (_text(attributes, "PatientID") or _text(attributes, "PatientName")):
+    if not (_is_told(attributes, "PatientID") or _is_told(attributes, "PatientName")):
         raise InputError(path, "names no patient (Patient ID and Patient's Name are empty)", "one of them")
-    return attributes
+    return path, attributes
 
 
-def _text(attributes: Dataset, keyword: str) -> str:
-    """An attribute as text; "" where it is missing or cannot be read."""
-    try:
-        with quiet():
-            return str(attributes.get(keyword) or "").strip()
-    except Exception:  # whatever pydicom makes of a broken value
-        return ""
+def _is_told(attributes: Dataset, keyword: str) -> bool:
+    """Whether an attribute of text has a value, which is not decoded: it would not keep its bytes."""
+    element = attributes.get_item(keyword) if keyword in attributes else None
+    return element is not None and bool(element.value) and bool(element.value.strip())
+
+
+def check_no_input(path: Path, inputs: Iterable[Path]) -> None:
+    """Refuses to write a companion over what it is made from.
+
+    Raises:
+        InputError: ``path`` is one of the ``inputs``.
+    """
+    if path.resolve() in {each.resolve() for each in inputs}:
+        raise InputError(path, "would be replaced, and is what it is made from", "another name")
 
 
 def stand_in(image: Dataset) -> Dataset:

@@ -55,7 +55,7 @@ def write_regions(
         InputError: regions, result, image or target that cannot be used.
     """
     from usdehaze.io.atomic import check_target
-    from usdehaze.io.dicom.companion import source_attributes, write_companion
+    from usdehaze.io.dicom.companion import check_no_input, source_image, write_companion
     from usdehaze.io.result import read_result
 
     kind = path.suffix.lower()
@@ -63,7 +63,11 @@ def write_regions(
         raise InputError(path, f"no form for {path.suffix or 'a name without a suffix'}", " or ".join(SUFFIXES))
     check_target(path, overwrite)
     cine, sources = read_result(result).cine, [result, *([] if roi == Path("auto") else [roi])]
-    source = source_attributes(result, cine.source, given) if kind == ".dcm" else None
+    source = None
+    if kind == ".dcm":
+        image, source = source_image(result, cine.source, given)
+        sources.append(image)
+    check_no_input(path, sources)
     stem = Path(cine.source.name or result.name.removesuffix(".dehazed.h5")).stem
     found = find_regions(roi, cine, stem, *labels_and_margin(labels, margin_px))
     if source is None:
