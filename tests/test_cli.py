@@ -135,7 +135,7 @@ def test_validate_hands_its_options_on_and_returns_the_exit_code(monkeypatch, tm
     asked = {}
     module = ModuleType("usdehaze.validation.command")
 
-    def validate(results, gcnr, gcnr_bins, roi, json_path, report, quiet, echo, labels, margin_px, truth, with_screen):
+    def validate(results, gcnr, gcnr_bins, roi, json_path, report, quiet, echo, *others):
         asked.update(results=results, gcnr=gcnr, bins=gcnr_bins, roi=roi, json=json_path, report=report, quiet=quiet)
         echo("a table")
         return 1

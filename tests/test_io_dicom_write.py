@@ -393,3 +393,20 @@ def test_a_derived_image_can_be_read_again(tmp_path):
             with open_dicom(tmp_path / f"{name}.dcm") as scan:
                 picture = scan.picture(2)
                 assert np.array_equal(picture.levels if picture.rgb is None else picture.rgb, ds.pixel_array[2])
+
+
+def test_images_made_of_one_opened_source_do_not_change_what_the_next_one_is_told_of_it(tmp_path):
+    times = {"FrameTimeVector": [0, 40, 50, 60], "FrameIncrementPointer": 0x00181065, "SeriesDescription": "apical"}
+    source = write_dicom(tmp_path / "a.dcm", fan_frames(4), **times)
+    alone, _ = derive(source, tmp_path / "alone.dcm", frames=slice(1, 3), what="haze")
+    with open_dicom(source, frames=slice(1, 3)) as scan:
+        paths = {what: tmp_path / f"{what}.dcm" for what in ("tissue", "haze")}
+        for what, path in paths.items():
+            with DicomWriter(path, scan, what=what) as writer:
+                writer.append(lowered(scan.read(0, 2)))
+        assert (scan.attributes.SOPInstanceUID, scan.attributes.NumberOfFrames) == ("1.2.3.4.5.6", 4)
+    tissue, haze = map(pydicom.dcmread, paths.values())
+    for image in (tissue, haze):
+        assert image.SourceImageSequence[0].ReferencedSOPInstanceUID == "1.2.3.4.5.6"
+        assert list(image.FrameTimeVector) == [0, 50] and image.SeriesDescription.endswith(": apical")
+    assert haze == alone

@@ -8,7 +8,6 @@ import sqlite3
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -29,33 +28,14 @@ from usdehaze.node.titles import Peer
 from usdehaze.node.work import Dehazed, Node
 
 pynetdicom = pytest.importorskip("pynetdicom", reason="the extra node is not installed")
-
-
-class Archive:
-    """A C-STORE provider that keeps what it is sent."""
-
-    def __init__(self, tls=None):
-        self.kept, self.status, self._lock = {}, 0x0000, threading.Lock()
-        entity = pynetdicom.AE("ARCHIVE")
-        entity.supported_contexts = pynetdicom.StoragePresentationContexts
-        handlers = [(pynetdicom.evt.EVT_C_STORE, self._store)]
-        self.server = entity.start_server(("127.0.0.1", 0), False, tls, evt_handlers=handlers)
-        self.peer = Peer("ARCHIVE", "127.0.0.1", self.server.server_address[1])
-
-    def _store(self, event):
-        with self._lock:
-            if self.status == 0:
-                image = event.dataset
-                image.file_meta = event.file_meta
-                self.kept[image.SOPInstanceUID] = image
-            return self.status
+loopback = pytest.importorskip("validation.loopback")
 
 
 @pytest.fixture
 def archive():
-    archive = Archive()
+    archive = loopback.Archive()
     yield archive
-    archive.server.shutdown()
+    archive.stop()
 
 
 @pytest.fixture
@@ -65,18 +45,8 @@ def queue(tmp_path):
     queue.close()
 
 
-def send(path, port, *, calling="MODALITY", called="USDEHAZE", tls=None):
-    """Status of a C-STORE; None where there was no association or no answer."""
-    image = pydicom.dcmread(path)
-    entity = pynetdicom.AE(calling)
-    entity.connection_timeout = entity.acse_timeout = entity.dimse_timeout = 10
-    entity.add_requested_context(image.SOPClassUID, image.file_meta.TransferSyntaxUID)
-    association = entity.associate("127.0.0.1", port, ae_title=called, tls_args=tls)
-    if not association.is_established:
-        return None
-    status = association.send_c_store(image)
-    association.release()
-    return status.get("Status")
+def send(path, port, **more):
+    return loopback.send(port, pydicom.dcmread(path), **more)
 
 
 def wait_for(condition, seconds=30.0):
@@ -114,8 +84,8 @@ def test_what_comes_in_is_dehazed_and_sent_on_and_nothing_is_left(tmp_path, arch
         assert send(scan(tmp_path / "a.dcm", "1.2.3"), port) == 0
         assert send(scan(tmp_path / "b.dcm", "1.2.4"), port) == 0
         wait_for(lambda: queue.counts()["done"] == 2)
-        assert set(archive.kept) == {"1.2.3.1", "1.2.4.1"}
-        assert archive.kept["1.2.3.1"].StudyInstanceUID == "1.2.3.4"
+        assert set(archive.uids) == {"1.2.3.1", "1.2.4.1"}
+        assert {image.StudyInstanceUID for image in archive.kept} == {"1.2.3.4"}
         assert send(next(iter(archive_file(tmp_path, archive))), port) == 0  # the archive sends it back: no circle
         time.sleep(0.1)
         assert queue.counts()["waiting"] == queue.counts()["sending"] == 0 and len(archive.kept) == 2
@@ -130,7 +100,7 @@ def test_what_comes_in_is_dehazed_and_sent_on_and_nothing_is_left(tmp_path, arch
 
 def archive_file(tmp_path, archive):
     path = tmp_path / "back.dcm"
-    archive.kept["1.2.3.1"].save_as(path, enforce_file_format=True)
+    archive.kept[archive.uids.index("1.2.3.1")].save_as(path, enforce_file_format=True)
     yield path
 
 
@@ -163,7 +133,7 @@ def test_a_destination_that_is_away_is_tried_again_then_parked_then_taken_up_by_
         wait_for(lambda: queue.counts()["done"] == 1)
     finally:
         node.stop()
-    assert set(archive.kept) == {"1.2.3.1"}
+    assert set(archive.uids) == {"1.2.3.1"}
     assert CliRunner().invoke(main, ["node", "status", "--spool", str(queue.folder)]).exit_code == 0
 
 
@@ -353,10 +323,10 @@ def test_tls_both_ways(tmp_path, queue, certificate):
     assert send(path, port, tls=(stranger, None)) is None  # without a certificate
     assert send(path, port, tls=(tls_context(server=False, **tls), "127.0.0.1")) == 0
     receiver.stop()
-    archive = Archive(tls_context(server=True, **tls))
+    archive = loopback.Archive(tls=tls_context(server=True, **tls))
     ByStore(archive.peer, "USDEHAZE", tls_context(server=False, **tls)).send(path)
     assert len(archive.kept) == 1
-    archive.server.shutdown()
+    archive.stop()
 
 
 def start(spool, archive, posterior, *more):
@@ -388,7 +358,7 @@ def test_the_command_killed_and_stopped_delivers_all_it_acknowledged(tmp_path, a
     assert process.wait(30) == 128 + signal.SIGTERM
     out = process.stdout.read()
     assert "Traceback" not in out and "usdehaze: stopped" in out and SENTINEL not in out
-    derived = [image for image in archive.kept.values() if image.ImageType[0] == "DERIVED"]
+    derived = [image for image in archive.kept if image.ImageType[0] == "DERIVED"]
     assert len(derived) == len(archive.kept) >= 4 and all(image.StudyInstanceUID == "1.2.3.4" for image in derived)
     sources = {item.ReferencedSOPInstanceUID for image in derived for item in image.SourceImageSequence}
     assert sources >= {"1.2.5", "1.2.6", "1.2.8"}

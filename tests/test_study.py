@@ -6,6 +6,7 @@ import base64
 import io
 import json
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from _results import make_result
 from click.testing import CliRunner
 from PIL import Image
+from scipy import stats
 
 from usdehaze.cli import main
 from usdehaze.decibels import db_to_grey
@@ -201,6 +203,21 @@ def test_kappa_and_ac1_are_those_of_published_examples():
 
 def test_tests_leave_out_ties_and_are_exact():
     assert asdict(paired_test(np.array([1.0, 2, 3, 0, np.nan]))) == {"n": 3, "wilcoxon_p": 0.25, "sign_p": 0.25}
+    values = np.array([1.0, 1, -2, 2, 3, -1, 4, 4])
+    ranks, signs = stats.rankdata(abs(values)), np.array(list(product((-1, 1), repeat=8)))
+    as_far = abs(signs @ ranks) >= abs(np.sign(values) @ ranks)
+    assert paired_test(values).wilcoxon_p == pytest.approx(as_far.mean())
+    assert paired_test(values).sign_p == pytest.approx(stats.binomtest(6, 8).pvalue)
+    spread = np.arange(-3.0, 17)[np.arange(20) != 3].repeat(2)  # too many with ties: the normal approximation
+    assert paired_test(spread).wilcoxon_p == stats.wilcoxon(spread).pvalue
+
+
+def test_intervals_of_a_seed_are_the_same_each_time_and_those_of_another_seed_others():
+    values = np.arange(24).reshape(3, 8) * 7 % 5 - 1.0
+    values[1, 2] = np.nan
+    low, high = crossed_interval(values, 3).ci95
+    assert (low, high) == (pytest.approx(-0.058287627757), pytest.approx(2.14023974299))
+    assert crossed_interval(values, 3).ci95 == (low, high) != crossed_interval(values, 4).ci95
 
 
 def test_intervals_are_wider_for_few_readers_and_none_for_a_single_judgement():

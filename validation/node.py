@@ -28,30 +28,9 @@ from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from usdehaze.decibels import db_to_grey
 from usdehaze.simulate import simulate_cine
+from validation.loopback import Archive, modality, send
 
 US_MULTIFRAME = "1.2.840.10008.5.1.4.1.1.3.1"
-REFUSED = 0xA700
-
-
-class Archive:
-    """Keeps the UIDs of what it takes; refuses a share of what it is sent."""
-
-    def __init__(self, refuses: float = 0.0) -> None:
-        self.kept: list[str] = []
-        self.refuses, self.random = refuses, random.Random(0)
-        entity = pynetdicom.AE("ARCHIVE")
-        entity.supported_contexts = pynetdicom.StoragePresentationContexts
-        entity.maximum_associations = 50
-        handlers: Any = [(pynetdicom.evt.EVT_C_STORE, self._store)]
-        server = entity.start_server(("127.0.0.1", 0), block=False, evt_handlers=handlers)
-        assert server is not None  # for it does not block
-        self.name = f"ARCHIVE@127.0.0.1:{server.server_address[1]}"
-
-    def _store(self, event: Any) -> int:
-        if self.random.random() < self.refuses:
-            return REFUSED
-        self.kept.append(str(event.dataset.SourceImageSequence[0].ReferencedSOPInstanceUID))
-        return 0
 
 
 class NodeProcess:
@@ -71,7 +50,7 @@ class NodeProcess:
             "1000000",
         ]
         self.process = subprocess.Popen(
-            [*command, "--send-to", archive.name, "--device", "cpu", *more],
+            [*command, "--send-to", str(archive.peer), "--device", "cpu", *more],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -112,29 +91,24 @@ def cine(n_frames: int) -> Dataset:
     return ds
 
 
-def send(port: int, image: Dataset, count: int = 1) -> list[str]:
+def send_copies(port: int, image: Dataset, count: int = 1) -> list[str]:
     """Sends copies of an image under UIDs of their own; those of the acknowledged ones."""
-    entity = pynetdicom.AE("MODALITY")
-    entity.add_requested_context(US_MULTIFRAME, ExplicitVRLittleEndian)
-    entity.connection_timeout = entity.acse_timeout = entity.dimse_timeout = 30
-    association = entity.associate("127.0.0.1", port, ae_title="USDEHAZE")
     accepted: list[str] = []
-    while association.is_established and count > 0:
-        image.SOPInstanceUID, count = generate_uid(), count - 1
-        try:
-            if association.send_c_store(image).get("Status") == 0:
-                accepted.append(str(image.SOPInstanceUID))
-        except (RuntimeError, ValueError):  # the node has been killed
-            break
-    if association.is_established:
-        association.release()
+    with modality(port, image) as association:
+        while association.is_established and count > 0:
+            image.SOPInstanceUID, count = generate_uid(), count - 1
+            try:
+                if association.send_c_store(image).get("Status") == 0:
+                    accepted.append(str(image.SOPInstanceUID))
+            except (RuntimeError, ValueError):  # the node has been killed
+                break
     return accepted
 
 
 def wait_for(archive: Archive, accepted: list[str], limit_s: float) -> int:
     """Waits until the archive has all of them; how many it lacks."""
     end = time.monotonic() + limit_s
-    while (lacking := len(set(accepted) - set(archive.kept))) and time.monotonic() < end:
+    while (lacking := len(set(accepted) - set(archive.sources))) and time.monotonic() < end:
         time.sleep(0.2)
     return lacking
 
@@ -143,11 +117,11 @@ def speed(folder: Path, frames: int, seconds: float) -> str:
     archive = Archive()
     node = NodeProcess(folder / "spool", archive)
     image = cine(frames)
-    wait_for(archive, send(node.port, image), 120)
+    wait_for(archive, send_copies(node.port, image), 120)
     began, accepted = time.monotonic(), []
     before = len(archive.kept)
     while time.monotonic() < began + seconds:
-        accepted += send(node.port, image)
+        accepted += send_copies(node.port, image)
         if len(accepted) - (len(archive.kept) - before) > 3:
             time.sleep(0.2)
     wait_for(archive, accepted, 600)
@@ -162,12 +136,12 @@ def kills(folder: Path, times: int) -> str:
     for _ in range(times):
         node = NodeProcess(folder / "spool", archive)
         threading.Timer(draw.uniform(0.05, 3.0), node.end, (signal.SIGKILL,)).start()
-        accepted += send(node.port, image, 20)
+        accepted += send_copies(node.port, image, 20)
         node.process.wait()
     node = NodeProcess(folder / "spool", archive)
     lacking = wait_for(archive, accepted, 900)
     node.end()
-    twice = len(archive.kept) - len(set(archive.kept))
+    twice = len(archive.kept) - len(set(archive.sources))
     return (
         f"kills: {times} SIGKILL, {len(accepted)} objects acknowledged, {lacking} lost, {twice} delivered twice "
         f"(the same UIDs), the archive refused one in five"
@@ -179,7 +153,7 @@ def growth(folder: Path, objects: int) -> str:
     node = NodeProcess(folder / "spool", archive, "--preset", "preview")
     image, accepted, seen = cine(1), [], []
     for _ in range(10):
-        accepted += send(node.port, image, objects // 10)
+        accepted += send_copies(node.port, image, objects // 10)
         wait_for(archive, accepted, 600)
         seen.append(node.mebibytes)
     node.end()
@@ -205,8 +179,8 @@ def malformed(folder: Path, times: int) -> str:
             except OSError:
                 continue
     damaged = [_damaged(image, draw) for _ in range(times)]
-    answered = sum(len(send(node.port, each)) for each in damaged)
-    lacking = wait_for(archive, send(node.port, cine(1)), 300)
+    answered = sum(len(send_copies(node.port, each)) for each in damaged)
+    lacking = wait_for(archive, send_copies(node.port, cine(1)), 300)
     alive = node.process.poll() is None
     tracebacks = sum("Traceback" in line for line in node.said)
     node.end()
@@ -219,12 +193,8 @@ def malformed(folder: Path, times: int) -> str:
 def _recorded(port: int, image: Dataset) -> bytes:
     """Bytes that a modality sends: an association request and a C-STORE."""
     sent = bytearray()
-    entity = pynetdicom.AE("MODALITY")
-    entity.add_requested_context(US_MULTIFRAME, ExplicitVRLittleEndian)
     handlers: Any = [(pynetdicom.evt.EVT_DATA_SENT, lambda event: sent.extend(event.data))]
-    association = entity.associate("127.0.0.1", port, ae_title="USDEHAZE", evt_handlers=handlers)
-    association.send_c_store(image)
-    association.release()
+    send(port, image, evt_handlers=handlers)
     return bytes(sent)
 
 

@@ -9,6 +9,7 @@ from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
 from usdehaze.cli.node import node
 from usdehaze.cli.process import process
+from usdehaze.cli.regions import regions
 from usdehaze.cli.review import review
 from usdehaze.cli.simulate import simulate
 from usdehaze.cli.study import study
@@ -36,5 +37,5 @@ def main() -> None:
     """
 
 
-for command in (export, info, node, process, review, simulate, study, train, tune, validate, verify):
+for command in (export, info, node, process, regions, review, simulate, study, train, tune, validate, verify):
     main.add_command(command)

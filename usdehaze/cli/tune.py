@@ -13,7 +13,6 @@ from usdehaze.cli.progress import step_progress
 
 if TYPE_CHECKING:
     from usdehaze.tuning import Example, Tuned
-    from usdehaze.validation.regions import Labels
 
 
 @click.command()
@@ -57,29 +56,20 @@ def tune(
     from usdehaze.io import list_scans
     from usdehaze.io.atomic import atomic, check_target
     from usdehaze.tuning import find_examples, preset_text, require_optuna
+    from usdehaze.validation.regions import labels_and_margin
 
     require_optuna()
     check_target(out, overwrite)
     paths = list_scans(scans)
     if out.resolve() in [path.resolve() for path in paths]:
         raise click.UsageError(f"{out} is a scan; choose another -o")
-    examples = find_examples(paths, n_frames, roi, *_regions(labels, margin_px), reading)
+    examples = find_examples(paths, n_frames, roi, *labels_and_margin(labels, margin_px), reading)
     tuned = _search(console, examples, trials, max_steps, options)
     names = ("posterior", "tissue_prior", "haze_prior")
     priors = {name.replace("_", "-"): str(p) for name in names if (p := options[name]) is not None}
     with atomic(out, overwrite) as part:
         part.write_text(preset_text(tuned, examples, trials, priors), encoding="utf-8")
     _tell(console, out, tuned, examples)
-
-
-def _regions(labels: str | None, margin_px: float | None) -> tuple[Labels | None, float]:
-    """Labels and margin as `find_examples` takes them."""
-    from usdehaze.validation.command import LABEL_MARGIN_PX
-    from usdehaze.validation.regions import parse_labels
-
-    if margin_px is None:
-        margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
-    return None if labels is None else parse_labels(labels), margin_px
 
 
 def _search(

@@ -37,6 +37,15 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--with-screen", is_flag=True, help="--report: show the screen around the images, where names may be written."
 )
+@click.option(
+    "--sr",
+    type=_PATH,
+    metavar="FILE.dcm",
+    help="Write the figures of the one RESULT as a DICOM structured report (extra report), in the study of its source.",
+)
+@click.option(
+    "--source", type=_PATH, metavar="FILE", help="--sr: the DICOM image of RESULT, where it is not beside it."
+)
 @common_options
 @click.pass_context
 def validate(
@@ -51,14 +60,21 @@ def validate(
     json_path: Path | None,
     report: Path | None,
     with_screen: bool,
+    sr: Path | None,
+    source: Path | None,
 ) -> None:
     """Metrics on RESULT files; without any, the built-in truth-known benchmark of what is installed."""
     from usdehaze.validation.command import run
 
     if not results and (roi, labels, margin_px, truth) != (None, None, None, None):
         raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
+    if sr is not None and len(results) != 1:
+        raise click.UsageError("--sr is about one RESULT: a report belongs to one study.")
+    if source is not None and sr is None:
+        raise click.UsageError("--source belongs to --sr.")
     quiet = console_of(ctx).quiet
     code = run(
-        list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, echo, labels, margin_px, truth, with_screen
-    )
+        list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, echo, labels, margin_px, truth, with_screen,
+        sr, source,
+    )  # fmt: skip
     ctx.exit(code)

@@ -29,9 +29,8 @@ from usdehaze.provenance import describe
 from usdehaze.review.against import PREFIX, Against, open_against
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
-from usdehaze.validation.command import LABEL_MARGIN_PX
 from usdehaze.validation.evaluate import json_ready
-from usdehaze.validation.regions import ROLES, Regions, automatic_regions, parse_labels, read_regions
+from usdehaze.validation.regions import ROLES, Regions, automatic_regions, labels_and_margin, read_regions
 from usdehaze.validation.risk import REASONS, StructureRisk
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
@@ -155,9 +154,7 @@ def _read_regions(
         cine = result.cine.read()
         source = replace(cine.source, name=os.path.basename(result.path))  # what errors name
         return automatic_regions(replace(cine, source=source))
-    if margin_px is None:
-        margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
-    values = None if labels is None else parse_labels(labels)
+    values, margin_px = labels_and_margin(labels, margin_px)
     shape, first, geometry = result.cine.frames.shape, result.cine.source.first_frame, result.cine.geometry
     return read_regions(Path(roi), shape, first, geometry=geometry, labels=values, margin_px=margin_px)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 N_RESAMPLES = 2000
 LEVEL = 0.95
+MOST_TIED = 13  # means with ties of their sizes, up to which the signed-rank test is exact
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Test:
 
     Attributes:
         n: means tested, ties left out.
-        wilcoxon_p: signed-rank test, exact up to 50 values without ties of their sizes.
+        wilcoxon_p: signed-rank test, exact up to 50 values, or 13 with ties of their sizes.
         sign_p: sign test, exact.
     """
 
@@ -61,17 +63,26 @@ def crossed_interval(values: np.ndarray, seed: int = 0) -> Interval:
     sizes = [n for n in values.shape if n > 1]
     if not sizes or np.ptp(values[there]) == 0:
         return Interval(mean, None)
-    rng = np.random.default_rng(seed)
-    readers, cases = (
-        rng.multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES) if n > 1 else np.ones((N_RESAMPLES, 1))
-        for n in values.shape
-    )
+    readers, cases = _draws(values.shape, seed)
     weight = ((readers @ there) * cases).sum(axis=1)
     drawn = ((readers @ filled) * cases).sum(axis=1)[weight > 0] / weight[weight > 0]
     factor = _t_over_z(values) * math.sqrt(min(sizes) / (min(sizes) - 1))
     tail = 100 * (1 - LEVEL) / 2
     low, high = mean + factor * (np.percentile(drawn, [tail, 100 - tail]) - mean)
     return Interval(mean, (float(low), float(high)))
+
+
+@lru_cache(maxsize=2)  # items of a study are drawn alike
+def _draws(shape: tuple[int, ...], seed: int) -> tuple[np.ndarray, ...]:
+    """How often each reader and each case is drawn, ``(N_RESAMPLES, R)`` and ``(N_RESAMPLES, C)``; single ones once."""
+    rng = np.random.default_rng(seed)
+    drawn = tuple(
+        rng.multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES).astype(float) if n > 1 else np.ones((N_RESAMPLES, 1))
+        for n in shape
+    )
+    for counts in drawn:
+        counts.setflags(write=False)
+    return drawn
 
 
 def _t_over_z(values: np.ndarray) -> float:
@@ -85,7 +96,7 @@ def _t_over_z(values: np.ndarray) -> float:
     if total == 0:
         return 1.0
     df = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    return float(stats.t.ppf((1 + LEVEL) / 2, df) / stats.norm.ppf((1 + LEVEL) / 2))
+    return float(special.stdtrit(df, (1 + LEVEL) / 2) / special.ndtri((1 + LEVEL) / 2))
 
 
 def paired_test(means: np.ndarray) -> Test:
@@ -93,8 +104,22 @@ def paired_test(means: np.ndarray) -> Test:
     differing = means[np.isfinite(means) & (means != 0)]
     if differing.size == 0:
         return Test(0, None, None)
-    sign = stats.binomtest(int((differing > 0).sum()), differing.size).pvalue
-    return Test(int(differing.size), float(stats.wilcoxon(differing).pvalue), float(sign))
+    n, fewer = differing.size, min(int((differing > 0).sum()), int((differing < 0).sum()))
+    sign = min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
+    return Test(n, _signed_rank_p(differing), sign)
+
+
+def _signed_rank_p(values: np.ndarray) -> float:
+    """p of the signed-rank test: with ties as SciPy's test by permutation, but from the sums of ranks, counted."""
+    if values.size > MOST_TIED or np.unique(np.abs(values)).size == values.size:
+        return float(stats.wilcoxon(values).pvalue)
+    doubled = np.rint(2 * stats.rankdata(np.abs(values))).astype(int)  # whole numbers: ties share half ranks
+    ways = np.ones(1)  # of giving signs, by twice the sum of the positive ranks
+    for rank in doubled:
+        ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))
+    positive = doubled[values > 0].sum()
+    tails = ways[: positive + 1].sum(), ways[positive:].sum()
+    return float(min(1.0, 2 * min(tails) / ways.sum()))
 
 
 def category_counts(labels: np.ndarray) -> np.ndarray:

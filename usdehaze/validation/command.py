@@ -14,9 +14,8 @@ from usdehaze.cine import Cine
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
-from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, parse_labels
+from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, labels_and_margin
 
-LABEL_MARGIN_PX = 3.0
 NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
 
 
@@ -33,6 +32,8 @@ def run(
     margin_px: float | None = None,
     truth: Path | None = None,
     with_screen: bool = False,
+    sr: Path | None = None,
+    source: Path | None = None,
 ) -> int:
     """Measure, print a table, write what was asked for.
 
@@ -52,6 +53,8 @@ def run(
             else 0.
         truth: file that ``usdehaze simulate`` wrote and the result was made of, or a folder of them.
         with_screen: pictures of the report show what the screen has around the images; it is black by default.
+        sr: DICOM structured report on the one result, replaced if there.
+        source: DICOM image that the result was made of, for ``sr``; None where it lies beside the result.
 
     Returns:
         0 when everything was measured, 1 when some results could not be (one line each on stderr).
@@ -61,13 +64,18 @@ def run(
     """
     from usdehaze.io.atomic import check_target
 
-    values = None if labels is None else parse_labels(labels)
-    if margin_px is None:
-        margin_px = 0.0 if labels is None else LABEL_MARGIN_PX
-    for target in (json_path, *((report / name for name in ("metrics.json", "report.pdf")) if report else ())):
+    values, margin_px = labels_and_margin(labels, margin_px)
+    for target in (json_path, sr, *((report / name for name in ("metrics.json", "report.pdf")) if report else ())):
         if target is not None:
             check_target(target, overwrite=True)
 
+    subject = None
+    if sr is not None:
+        from usdehaze.io.dicom.companion import check_no_input
+        from usdehaze.validation.structured_report import subject_of, write_structured_report
+
+        subject = subject_of(results[0], source)
+        check_no_input(sr, subject.files)
     if results:
         document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report, with_screen)
     else:
@@ -83,6 +91,8 @@ def run(
 
         write_json(report / "metrics.json", document, results)
         write_csv(report / "metrics.csv", document, results)
+    if sr is not None and subject is not None:
+        write_structured_report(sr, document, subject)
     return 1 if failed else 0
 
 

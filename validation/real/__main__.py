@@ -24,9 +24,9 @@ from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.errors import UsdehazeError
 from usdehaze.io import open_cine
 from usdehaze.io.atomic import atomic
-from usdehaze.validation.command import LABEL_MARGIN_PX
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
 from usdehaze.validation.regions import ROLES, Labels, find_regions
+from usdehaze.validation.regions.reading import LABEL_MARGIN_PX
 from validation.paths import PATIENTS, RESULTS, RUNS, real_scans
 from validation.patients import read_patients
 from validation.real.tables import in_results, page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from pydicom.datadict import dictionary_VR, tag_for_keyword
 from pydicom.dataelem import DataElement, RawDataElement
 from pydicom.dataset import Dataset
@@ -69,5 +71,5 @@ def _copied(source: Dataset, tag: BaseTag, element: object) -> DataElement | Raw
     decoded = source[tag]
     if decoded.VR == "SQ":
         return DataElement(tag, "SQ", Sequence(kept_attributes(item) for item in decoded.value))
-    certain = correct_ambiguous_vr_element(decoded, source, True)
+    certain = correct_ambiguous_vr_element(copy(decoded), source, True)  # a copy is what others may set
     return certain if certain.VR is not None and len(certain.VR) == 2 else None

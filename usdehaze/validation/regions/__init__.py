@@ -8,7 +8,14 @@ from usdehaze.validation.regions.automatic import AUTOMATIC_METHOD, automatic_re
 from usdehaze.validation.regions.labels import Labels
 from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Region, Regions
 from usdehaze.validation.regions.polygons import polygon_mask
-from usdehaze.validation.regions.reading import AUTO, find_regions, parse_labels, read_regions, region_file
+from usdehaze.validation.regions.reading import (
+    AUTO,
+    find_regions,
+    labels_and_margin,
+    parse_labels,
+    read_regions,
+    region_file,
+)
 
 __all__ = [
     "AUTO",
@@ -22,6 +29,7 @@ __all__ = [
     "Regions",
     "automatic_regions",
     "find_regions",
+    "labels_and_margin",
     "parse_labels",
     "polygon_mask",
     "read_regions",

@@ -31,6 +31,7 @@ from usdehaze.validation.regions.polygons import read_polygons
 AUTO = "auto"
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 FOLDER_SUFFIXES = (".rois.json", ".json", ".png", ".nii.gz", ".nii", ".h5", ".hdf5", ".dcm")
+LABEL_MARGIN_PX = 3.0
 MASK_BYTES = 16  # a pixel of the cine, for labels in double precision and their order
 EXPECTED = "a file of regions (JSON polygons, label PNG, NIfTI or HDF5, DICOM Segmentation)"
 
@@ -130,6 +131,19 @@ def parse_labels(text: str) -> dict[str, tuple[str, ...]]:
     if set(labels) - {FAINT} != set(ROLES) or not all(labels.values()) or len(pairs) != len(labels):
         raise UsdehazeError(f'--labels is "{text}"; expected a value for each role, such as "tissue=170 haze=85"')
     return labels
+
+
+def labels_and_margin(text: str | None, margin_px: float | None) -> tuple[Labels | None, float]:
+    """Labels and margin of the options ``--labels`` and ``--margin``, None where they are not given.
+
+    With labels the margin is 3 pixels by default: their borders are nobody's measurement. Else it is 0.
+
+    Raises:
+        UsdehazeError: see `parse_labels`.
+    """
+    if margin_px is None:
+        margin_px = 0.0 if text is None else LABEL_MARGIN_PX
+    return None if text is None else parse_labels(text), margin_px
 
 
 def _split(path: Path) -> tuple[Path, str | None]:

@@ -1,0 +1,43 @@
+"""``usdehaze regions``: regions of interest in another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from usdehaze.cli.group import common_options, console_of
+from usdehaze.cli.options import region_options
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("result", type=_PATH, metavar="RESULT.h5")
+@click.option(
+    "--roi", type=_PATH, required=True, metavar="FILE|DIR|auto", help="Regions, in any form that validate reads."
+)
+@region_options
+@click.option("-o", "--out", type=_PATH, required=True, metavar="FILE", help="The file to write: .dcm, .png or .h5.")
+@click.option(
+    "--source", type=_PATH, metavar="FILE", help=".dcm: the DICOM image of RESULT, where it is not beside it."
+)
+@click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
+@common_options
+@click.pass_context
+def regions(
+    ctx: click.Context,
+    result: Path,
+    roi: Path,
+    labels: str | None,
+    margin_px: float | None,
+    out: Path,
+    source: Path | None,
+    overwrite: bool,
+) -> None:
+    """Writes the regions of RESULT as a DICOM Segmentation in the study of its source (.dcm; extra report), or as a
+    label image (.png, .h5): 255 tissue, 128 haze, 64 faint."""
+    from usdehaze.validation.regions.writing import write_regions
+
+    write_regions(out, result, roi, labels, margin_px, source, overwrite)
+    console_of(ctx).say(f"{roi} -> {out}")
