@@ -33,7 +33,7 @@ def ask(server, method, path, body=None, **headers):
 
 
 def test_only_the_address_with_the_token_answers_and_only_under_its_own_name(server):
-    home = f"/{server.review.token}/"
+    home = f"/{server.token}/"
     assert server.server_address[0] == "127.0.0.1" and ask(server, "GET", home) == (200, "the page")
     assert ask(server, "GET", "/")[0] == ask(server, "GET", "/wrong/")[0] == 404
     assert ask(server, "GET", home, Host="evil.example")[0] == 404
@@ -41,7 +41,7 @@ def test_only_the_address_with_the_token_answers_and_only_under_its_own_name(ser
 
 
 def test_regions_are_saved_in_the_contract_s_form_and_bad_ones_leave_the_file_as_it_is(server):
-    path = f"/{server.review.token}/regions"
+    path = f"/{server.token}/regions"
     assert ask(server, "POST", path, json.dumps(GOOD)) == (200, "1 region saved: a.rois.json")
     assert json.loads(server.review.regions.read_text()) == GOOD
     for body in (

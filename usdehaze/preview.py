@@ -77,6 +77,7 @@ class PreviewWriter(Sink):
         check_kind(kind)
         self.kind: PreviewKind = kind
         self.with_screen = with_screen
+        self.shown_s = frame_time_s(scan.frame_times_s)
         self.frame = scan.n_frames // 2 if frame is None else frame
         self._film: Film | None = None
 
@@ -87,8 +88,8 @@ class PreviewWriter(Sink):
         for index in indices:
             picture = picture_of(result, index, self.with_screen)
             if self._film is None:
-                made_by, shown_s = mark(self.scan, result), frame_time_s(self.scan.frame_times_s)
-                self._film = _FILMS[self.kind](self.part.path, picture.shape, shown_s, made_by)
+                made_by = mark(self.scan, result)
+                self._film = _FILMS[self.kind](self.part.path, picture.shape, self.shown_s, made_by)
             self._film.add(picture)
 
     def _close(self, complete: bool) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MESSAGE = "usdehaze: stopped"
@@ -57,10 +58,28 @@ def uninterrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _restore(before)
         if came:
             signal.raise_signal(came[0])
+
+
+@contextmanager
+def ending() -> Iterator[threading.Event]:
+    """Yields an event that the first signal sets, for work without an end of its own; the next one stops as ever."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        _restore(before)
+
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield asked
+    finally:
+        _restore(before)
 
 
 @contextmanager
@@ -91,6 +110,10 @@ def stoppable() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _restore(before)
         _asked.clear()
+
+
+def _restore(before: dict[signal.Signals, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -7,6 +7,7 @@ import click
 from usdehaze.cli.export import export
 from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
+from usdehaze.cli.live import live
 from usdehaze.cli.node import node
 from usdehaze.cli.process import process
 from usdehaze.cli.regions import regions
@@ -37,5 +38,5 @@ def main() -> None:
     """
 
 
-for command in (export, info, node, process, regions, review, simulate, study, train, tune, validate, verify):
+for command in (export, info, live, node, process, regions, review, simulate, study, train, tune, validate, verify):
     main.add_command(command)

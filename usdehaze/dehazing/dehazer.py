@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from usdehaze.choices import PRECISIONS, EngineName, Precision
-from usdehaze.cine import Cine, blocks
+from usdehaze.cine import Cine, Geometry, blocks
 from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.device import check_device_name, find_device, jobs_at_once, run_jobs
@@ -114,6 +114,7 @@ class Dehazer:
         self.grid = ModelGrid(*model.card["grid"])
         check_batch_size(batch_size)
         self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
+        self._mapped: tuple[Geometry, tuple[int, ...], list[tuple[Geometry, Mapper]]] | None = None
 
     @classmethod
     def from_pretrained(
@@ -178,16 +179,25 @@ class Dehazer:
         Raises:
             UsdehazeError: a computation that broke down.
         """
-        images = images_of(cine.geometry)
+        mappers = self._mappers_of(cine)
         parts = []
-        for i, geometry in enumerate(images):
-            told = progress and _part_of(progress, i, len(images))
-            parts.append(self._dehaze(replace(cine, geometry=geometry), told, interval))
+        for i, (geometry, mapper) in enumerate(mappers):
+            told = progress and _part_of(progress, i, len(mappers))
+            parts.append(self._dehaze(replace(cine, geometry=geometry), mapper, told, interval))
         return keep_what_is_no_tissue(joined(cine, parts))
 
-    def _dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None, interval: bool) -> Result:
+    def _mappers_of(self, cine: Cine) -> list[tuple[Geometry, Mapper]]:
+        """The images on the screen with their mappers; kept, as the next frames mostly are of the same cine."""
+        shape, known = cine.frames.shape[1:], self._mapped
+        if known is None or known[0] is not cine.geometry or known[1] != shape:
+            made = [(image, make_mapper(image, shape, self.grid)) for image in images_of(cine.geometry)]
+            known = self._mapped = (cine.geometry, shape, made)
+        return known[2]
+
+    def _dehaze(
+        self, cine: Cine, mapper: Mapper, progress: Callable[[int, int], None] | None, interval: bool
+    ) -> Result:
         """Takes the haze off one image of the screen."""
-        mapper = make_mapper(cine.geometry, cine.frames.shape[1:], self.grid)
         seen = torch.from_numpy(mapper.valid.astype(np.float32))
         n_frames, span = len(cine.frames), cine.dynamic_range_db
         tissue, haze = np.empty_like(cine.frames), np.empty_like(cine.frames)

@@ -21,7 +21,21 @@ _LARGEST_ALLOCATION = 2**29  # bytes
 _LINE = 1000
 NAMELESS = os.path.isdir("/dev/fd")  # files without a name can be handed on
 
-Source = str | os.PathLike[str] | IO[bytes]
+
+@dataclass(frozen=True)
+class Device:
+    """A camera or frame grabber.
+
+    Attributes:
+        format: what ffmpeg calls devices of its kind: "v4l2", "avfoundation" or "dshow".
+        name: as ffmpeg names it, such as "/dev/video0".
+    """
+
+    format: str
+    name: str
+
+
+Source = str | os.PathLike[str] | IO[bytes] | Device
 
 
 @dataclass(frozen=True)
@@ -128,6 +142,53 @@ class Decoder:
         return self._process.stdout
 
 
+class Grabber:
+    """Pictures of a device, as they come.
+
+    Args:
+        device: which.
+        path: for messages.
+
+    Attributes:
+        size: ``(H, W)``.
+
+    Raises:
+        InputError: there is no ffmpeg, or no picture comes; frames that are too large.
+    """
+
+    def __init__(self, device: Device, path: object) -> None:
+        self._process = _start(program(path), device, ["-f", "yuv4mpegpipe", "-"])
+        try:
+            header = self._output().readline(_LINE).decode("ascii", "replace").split()
+            sides = {part[0]: part[1:] for part in header[1:]}
+            if not all(sides.get(side, "").isdecimal() for side in "HW"):
+                raise InputError(path, "no picture comes from it", "a video device that nothing else uses")
+            self.size = int(sides["H"]), int(sides["W"])
+            check_frame(self.size, path)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> np.ndarray | None:
+        """The next frame, waited for: Y, Cb and Cr over their full range, ``(3, H, W)`` uint8; None after the last."""
+        self._output().readline(_LINE)  # FRAME
+        frame = self._output().read(3 * self.size[0] * self.size[1])
+        whole = len(frame) == 3 * self.size[0] * self.size[1]
+        return np.frombuffer(frame, np.uint8).reshape(3, *self.size) if whole else None
+
+    def stop(self) -> None:
+        """Ends ffmpeg; may be called while another thread reads, which then gets None."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Ends ffmpeg and lets go of it."""
+        _end(self._process)
+
+    def _output(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+
 def program(path: object) -> str:
     """The ffmpeg that imageio-ffmpeg brings along, or the one that it finds.
 
@@ -154,7 +215,24 @@ def _running(source: Source, arguments: list[str], path: object) -> Iterator[IO[
 
 
 def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Popen[bytes]:
-    """ffmpeg, decoding the first video stream of a file to full-range YCbCr."""
+    """ffmpeg, decoding the first video stream of a file or device to full-range YCbCr."""
+    read, passed = _input(source)
+    bounds = ["-max_alloc", str(_LARGEST_ALLOCATION), "-threads", "1"]
+    full = ["-map", "0:v:0", "-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1"]
+    command = [program, "-v", "quiet", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=passed,
+        start_new_session=True,  # Ctrl-C is ours to act on
+    )
+
+
+def _input(source: Source) -> tuple[list[str], list[int]]:
+    """Options of ffmpeg that name its input, and file descriptors to hand on."""
+    if isinstance(source, Device):
+        return ["-fflags", "nobuffer", "-flags", "low_delay", "-f", source.format, "-i", source.name], []
     passed = []
     if isinstance(source, str | os.PathLike):
         name = os.fspath(source)
@@ -164,11 +242,7 @@ def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Pop
         name = f"/dev/fd/{passed[0]}"
     else:
         name = str(source.name)
-    bounds = ["-max_alloc", str(_LARGEST_ALLOCATION), "-threads", "1"]
-    read = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", f"file:{name}"]
-    full = ["-map", "0:v:0", "-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1"]
-    command = [program, "-v", "quiet", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=passed)
+    return ["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i", f"file:{name}"], passed
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -17,11 +17,14 @@ from usdehaze.io.limits import check_frames
 from usdehaze.io.scan import Scan
 
 
-def create_frames(file: h5py.File, name: str, shape: tuple[int, int, int]) -> h5py.Dataset:
-    """A dataset for frames ``(T, H, W)`` in dB that every HDF5 reader opens: one chunk a frame, gzip."""
-    dataset = file.create_dataset(
-        name, shape, np.float32, chunks=(1, *shape[1:]), compression="gzip", compression_opts=1, shuffle=True
-    )
+def create_frames(file: h5py.File, name: str, shape: tuple[int, int, int], growing: bool = False) -> h5py.Dataset:
+    """A dataset for frames ``(T, H, W)`` in dB that every HDF5 reader opens: one chunk a frame, gzip.
+
+    One that is ``growing`` can be resized.
+    """
+    kind = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
+    most = (None, *shape[1:]) if growing else None
+    dataset = file.create_dataset(name, shape, np.float32, maxshape=most, chunks=(1, *shape[1:]), **kind)
     dataset.attrs["units"] = "dB"
     return dataset
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+import h5py
 import numpy as np
 
 from usdehaze.budget import spending
@@ -50,12 +51,21 @@ class ResultWriter(Sink):
             file.attrs.update({**file_attributes(result), ATTRIBUTE: run_id(self.scan, result)})
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
             for name in arrays:
-                create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
+                self._create(file, name)
             self._contents = {name: Content(np.dtype(np.float32)) for name in arrays}
         for name, array in arrays.items():
-            self._output.file[name][self.n_done : self.n_done + len(array)] = array
+            dataset, n_frames = self._output.file[name], self.n_done + len(array)
+            self._room_for(dataset, n_frames)
+            dataset[self.n_done : n_frames] = array
             self._contents[name].add(array)
         self._output.check()
+
+    def _create(self, file: h5py.File, name: str) -> None:
+        """Makes a dataset of frames."""
+        create_frames(file, name, (self.scan.n_frames, *self.scan.shape))
+
+    def _room_for(self, dataset: h5py.Dataset, n_frames: int) -> None:
+        """Makes room for so many frames."""
 
     def _close(self, complete: bool) -> None:
         if self._output is None:

@@ -73,8 +73,7 @@ class StoredScan(Scan):
                 notes += ("No frame times in the file.",)
             if reading.strict:
                 refuse_guesses(notes, path)
-            sha256 = sha256_of(path)
-            self._fingerprint.check()
+            sha256 = self._hash()
         except BaseException as error:
             self.close()
             if isinstance(error, InputError):
@@ -90,6 +89,12 @@ class StoredScan(Scan):
             assumptions=notes,
             first_frame=first,
         )
+
+    def _hash(self) -> str:
+        """SHA-256 of the file, once it is sure that it is the one that was looked at."""
+        sha256 = sha256_of(self.path)
+        self._fingerprint.check()
+        return sha256
 
     @abstractmethod
     def _open(self) -> StoredCine:
@@ -175,6 +180,12 @@ class StoredScan(Scan):
     def _to_db(self, values: np.ndarray, index: int) -> np.ndarray:
         """``(H, W)`` stored values of frame ``index`` of the file as float32 dB, checked."""
         where = self._name_of(index)
+        frame_db = self._numbers_to_db(values, where)
+        check_image(frame_db, where, self.path)
+        return frame_db
+
+    def _numbers_to_db(self, values: np.ndarray, where: str) -> np.ndarray:
+        """The same, of a frame that may be of one value."""
         usable = np.isfinite(values)
         if not usable.all():
             outside = gaps_outside(values)
@@ -188,9 +199,7 @@ class StoredScan(Scan):
                 f"{where} has {bad} values that are not numbers (NaN or infinite)",
                 advice="leave it out with --frames",
             )
-        frame_db = self._scale.to_db(values)
-        check_image(frame_db, where, self.path)
-        return frame_db
+        return self._scale.to_db(values)
 
     def _name_of(self, index: int) -> str:
         """What messages call frame ``index`` of the file."""

@@ -9,6 +9,7 @@ from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 _COLOUR = 16  # levels that red, green and blue of a pixel may differ by in grey tissue
+_FAINT = 5  # units of Cb and Cr that cannot make as much: _COLOUR / sum(_CHROMA)
 _CHROMA = np.array([1.772, 1.402])  # blue and red less luma, a unit of Cb and of Cr (ITU-R BT.601)
 
 
@@ -29,7 +30,7 @@ class FilmScan(StoredScan):
             notes.append(f"Frame times are those of the film, {rate:.4g} frames/s.")
         if abs(film.pixel_aspect - 1) > 0.01:
             notes.append(f"The film is to be shown with pixels {film.pixel_aspect:.3g} times as wide as high.")
-        share = 1 - float(_grey(decoder.read(0)).mean())
+        share = 1 - float(grey_in(decoder.read(0)).mean())
         if share > 0:
             notes.append(f"Colour is left as it is: {100 * share:.2g} % of the pixels of the first frame.")
         return StoredCine(
@@ -49,12 +50,14 @@ class FilmScan(StoredScan):
         grey = np.empty(frames_db.shape, bool)
         for row, index in enumerate(range(self.source.first_frame + start, self.source.first_frame + stop)):
             planes = self._file.read(index)
-            frames_db[row], grey[row] = self._to_db(planes[0], index), _grey(planes)
+            frames_db[row], grey[row] = self._to_db(planes[0], index), grey_in(planes)
         return frames_db, None if grey.all() else grey
 
 
-def _grey(planes: np.ndarray) -> np.ndarray:
-    """Where a frame ``(3, H, W)`` of Y, Cb and Cr shows no colour."""
+def grey_in(planes: np.ndarray) -> np.ndarray:
+    """``(H, W)`` bool: where a frame ``(3, H, W)`` uint8 of Y, Cb and Cr over their full range shows no colour."""
+    if planes[1:].min() >= 128 - _FAINT and planes[1:].max() <= 128 + _FAINT:
+        return np.ones(planes.shape[1:], bool)
     blue, red = (planes[1:].astype(np.float32) - 128) * _CHROMA.astype(np.float32)[:, None, None]
     green = -(0.114 * blue + 0.299 * red) / 0.587
     differences = np.stack([blue, red, green])

@@ -1,0 +1,144 @@
+"""A folder that something writes images to, one after the other."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+
+from usdehaze.errors import InputError
+from usdehaze.geometry.sector import FRAMES_USED
+from usdehaze.io.decoding import decoding
+from usdehaze.io.formats import FORMATS
+from usdehaze.io.images.read import natural_order, open_image
+from usdehaze.io.reading import Reading
+from usdehaze.live.stream import Frame, Frames, FrameSource, Stream, found_in
+
+POLL_S = 0.01
+GRACE_S = 2.0  # after its last change, that a file may be unreadable for
+SUFFIXES = tuple(suffix for known in FORMATS if known.open_image is not None for suffix in known.suffixes)
+
+
+class Folder(FrameSource):
+    """New images in a folder, and new frames in the newest, in the order in which they were last changed.
+
+    Of the images that are there at the beginning the newest is the first frame; where none may be left out all of them
+    come, by name. The folder is looked through again and again: its writer should not let many thousands pile up.
+
+    Args:
+        path: the folder.
+        reading: what the images leave unsaid.
+        tell: told of files that cannot be used.
+    """
+
+    first_frames = FRAMES_USED
+
+    def __init__(self, path: Path, reading: Reading, tell: Callable[[str], None]) -> None:
+        self.name, self._path, self._reading, self._tell = str(path), path, reading, tell
+        self._file, self._count, self._last = "", 0, np.empty(0)  # the last file, its frames taken, the last of these
+        self._layout = ""
+        self._spacing_m: tuple[float, float] | None = None
+
+    def frames(self, every: bool, stop: Event) -> Frames:
+        watched = Watched(self._path)
+        there = watched.new()
+        if every:
+            for path in natural_order([path for _, path in there]):
+                yield from self._told(path)
+        watched.done(there if every else there[:-1])
+        while not stop.is_set():
+            new = watched.new()
+            n = len(new)
+            for place in range(min(n, 1)) if every else range(n - 1, max(n - 3, -1), -1):
+                changed_ns, path = new[place]
+                young = time.time_ns() - changed_ns < GRACE_S * 1e9
+                try:
+                    yield from self._read(path, missed=place)
+                except InputError as error:
+                    if young:  # still being written, perhaps
+                        continue
+                    self._tell(str(error))
+                watched.done(new[: place + 1])
+                break
+            else:
+                stop.wait(POLL_S)
+
+    def _told(self, path: Path) -> Iterator[Frame]:
+        try:
+            yield from self._read(path)
+        except InputError as error:
+            self._tell(str(error))
+
+    def _read(self, path: Path, missed: int = 0) -> Iterator[Frame]:
+        """The frames of a file; of the one that was read last those that are new.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        taken = self._count if path.name == self._file else 0
+        with decoding(path, "an image"), closing(open_image(path)) as image:
+            stored = image.stored()
+            n_frames = stored.shape[0]
+            if taken == n_frames and np.array_equal(stored.read(taken - 1), self._last):
+                return  # touched, not changed
+            self._layout, self._spacing_m = stored.layout, stored.spacing_m
+            for index in range(taken if taken < n_frames else 0, n_frames):
+                self._last = stored.read(index)
+                self._file, self._count = path.name, index + 1
+                yield Frame(time.monotonic(), self._last, missed=missed)
+                missed = 0
+
+    def stream(self, first: list[Frame]) -> Stream:
+        return found_in(first, self.name, self._reading, f"folder being written ({self._layout})", self._spacing_m)
+
+
+class Watched:
+    """Which images of a folder are new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._changed_ns, self._names = -1, set[str]()  # the latest change done with, and the files changed then
+
+    def new(self) -> list[tuple[int, Path]]:
+        """When they were last changed, ns since 1970, and the images, in this order, then by name.
+
+        Raises:
+            InputError: the folder cannot be looked through.
+        """
+        changed = {}
+        try:
+            with os.scandir(self._path) as entries:
+                for entry in entries:
+                    if _is_image(entry.name):
+                        changed[Path(entry.path)] = _changed_ns(entry)
+        except OSError as error:
+            raise InputError(self._path, f"cannot be looked through ({error.strerror})") from error
+        new = [
+            path
+            for path, at in changed.items()
+            if at > self._changed_ns or (at == self._changed_ns and path.name not in self._names)
+        ]
+        return sorted(((changed[path], path) for path in natural_order(new)), key=lambda file: file[0])
+
+    def done(self, files: Sequence[tuple[int, Path]]) -> None:
+        """These, and all that were changed before them, are through."""
+        latest = max((changed_ns for changed_ns, _ in files), default=-1)
+        if latest > self._changed_ns:
+            self._changed_ns, self._names = latest, set()
+        self._names |= {path.name for changed_ns, path in files if changed_ns == self._changed_ns}
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and ".dehazed." not in name and name.lower().endswith(SUFFIXES)
+
+
+def _changed_ns(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_mtime_ns if entry.is_file() else -1
+    except OSError:  # gone by now
+        return -1

@@ -1,0 +1,54 @@
+"""Where results are seen as they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from usdehaze.cine import Cartesian, Polar
+from usdehaze.decibels import db_to_grey
+from usdehaze.live.stream import Frame
+from usdehaze.preview import scan_convert
+from usdehaze.result import Result
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A frame and what it came to.
+
+    Attributes:
+        result: of this one frame.
+        frame: as it came.
+    """
+
+    result: Result
+    frame: Frame
+
+    def picture(self, estimate: str) -> np.ndarray:
+        """ "tissue" or "haze" as ``(H, W)`` uint8, polar frames as the fan that a scanner shows."""
+        cine = self.result.cine
+        grey = db_to_grey(getattr(self.result, estimate)[0], cine.dynamic_range_db)
+        return scan_convert(grey, cine.geometry) if isinstance(cine.geometry, Polar) else grey
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """``(4, 4)`` from (column, row, slice, 1) of a picture to mm: as sent, else from the spacing of the pixels."""
+        if self.frame.sent is not None:
+            return self.frame.sent.matrix
+        geometry, matrix = self.result.cine.geometry, np.eye(4)
+        if isinstance(geometry, Cartesian) and geometry.spacing_m is not None:
+            down_m, across_m = geometry.spacing_m
+            matrix[0, 0], matrix[1, 1] = 1000 * across_m, 1000 * down_m
+        return matrix
+
+
+class Screen(Protocol):
+    """Shows the newest result and waits for nobody."""
+
+    def show(self, shown: Shown) -> None:
+        """A newer result; returns at once."""
+
+    def close(self) -> None:
+        """No more comes."""

@@ -1,0 +1,176 @@
+"""Frames as they come, where they come from, and what is known of all of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+
+from usdehaze.cine import Cine, Geometry, Source
+from usdehaze.errors import InputError
+from usdehaze.io.first_frames import FirstFrames
+from usdehaze.io.reading import Reading
+from usdehaze.io.result import now_utc
+from usdehaze.io.scan import Scan
+from usdehaze.preview import frame_time_s
+
+QUICKEST_S = 0.02  # from frame to frame, that a stream is taken for
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What came with a frame over OpenIGTLink, and goes on with what is made of it.
+
+    Attributes:
+        matrix: ``(4, 4)`` from (column, row, slice, 1) to mm.
+        timestamp_s: of the sender, s since 1970.
+    """
+
+    matrix: np.ndarray
+    timestamp_s: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as it came.
+
+    Attributes:
+        came_s: when it was here as a whole, s of ``time.monotonic()``: latency is counted from then.
+        values: ``(H, W)`` as its source stores them.
+        find_grey: finds ``(H, W)`` bool, False where there is colour, or None where there is none; None where no colour
+            can be. Frames that are dropped are not searched.
+        at_s: its time in a recording, s; None of what is not one.
+        missed: frames that its source left out before it.
+        sent: see `Sent`.
+    """
+
+    came_s: float
+    values: np.ndarray
+    find_grey: Callable[[], np.ndarray | None] | None = None
+    at_s: float | None = None
+    missed: int = 0
+    sent: Sent | None = None
+
+
+Frames = Generator[Frame, None, None]
+
+
+class Stream(Scan):
+    """What is known of a stream. As a scan it holds the frames that were dehazed so far, and can give none again.
+
+    Args:
+        path: of the source, for messages.
+        shape, geometry, dynamic_range_db, source: see `usdehaze.io.scan.Scan`.
+        to_db: ``(H, W)`` stored values -> float32 dB.
+        frame_time_s: between frames, where it is known.
+    """
+
+    frame_times_s = None
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, int],
+        geometry: Geometry,
+        dynamic_range_db: float,
+        source: Source,
+        to_db: Callable[[np.ndarray], np.ndarray],
+        frame_time_s: float | None = None,
+    ) -> None:
+        self.path, self.shape, self.geometry, self.source = path, shape, geometry, source
+        self.dynamic_range_db, self.frame_time_s, self.n_frames = dynamic_range_db, frame_time_s, 0
+        self._to_db = to_db
+        self._began_s: float | None = None
+
+    def cine_of(self, frame: Frame) -> Cine:
+        """A frame as a cine; its time is that of the recording, or since the first one.
+
+        Raises:
+            InputError: values that are not numbers.
+            Changed: a frame of another shape.
+        """
+        if frame.values.shape != self.shape:
+            found, expected = (f"{height} x {width}" for height, width in (frame.values.shape, self.shape))
+            raise Changed(self.path, f"its frames are now {found}", f"{expected} as before", "start again")
+        if self._began_s is None:
+            self._began_s = frame.came_s
+        times = np.array([frame.came_s - self._began_s if frame.at_s is None else frame.at_s])
+        grey = None if frame.find_grey is None else frame.find_grey()
+        mask = None if grey is None or grey.all() else grey[None]
+        return Cine(self._to_db(frame.values)[None], self.geometry, self.dynamic_range_db, times, self.source, mask)
+
+    def blank(self) -> Cine:
+        """A frame of nothing."""
+        floor = np.full((1, *self.shape), -self.dynamic_range_db, np.float32)
+        return Cine(floor, self.geometry, self.dynamic_range_db, None, self.source)
+
+    def read_db(self, start: int, stop: int) -> np.ndarray:
+        raise NotImplementedError("frames of a stream come once")
+
+    def close(self) -> None:
+        pass
+
+
+class Changed(InputError):
+    """The stream is another than it was."""
+
+
+def found_in(
+    first: list[Frame], name: str, reading: Reading, layout: str, spacing_m: tuple[float, float] | None = None
+) -> Stream:
+    """What the first frames of a stream show of all of them, found as in a file.
+
+    Args:
+        first: at least one.
+        name: of the stream.
+        reading, layout, spacing_m: see `usdehaze.io.first_frames.FirstFrames`.
+
+    Raises:
+        InputError: frames that cannot be used.
+    """
+    scan = FirstFrames(f"{name} (live)", [frame.values for frame in first], reading, layout, spacing_m)
+    source = replace(scan.source, dataset=f"from {now_utc().isoformat(timespec='seconds')}")
+    pace_s = max(QUICKEST_S, frame_time_s(np.array([frame.came_s for frame in first])))
+    return Stream(Path(name), scan.shape, scan.geometry, scan.dynamic_range_db, source, scan.to_db, pace_s)
+
+
+class FrameSource(ABC):
+    """Where frames come from.
+
+    Attributes:
+        name: as the user named it, for messages.
+        first_frames: that `stream` wants to see.
+    """
+
+    name: str
+    first_frames: int
+
+    @abstractmethod
+    def frames(self, every: bool, stop: Event) -> Frames:
+        """Frames as they come, waited for; on a thread of its own.
+
+        Args:
+            every: leave none out.
+            stop: set when no more are wanted; to be looked at several times a second.
+
+        Raises:
+            InputError: nothing can come any more.
+        """
+
+    @abstractmethod
+    def stream(self, first: list[Frame]) -> Stream:
+        """What is known of all frames, by the first ones: so many as ``first_frames``, fewer of a slow source.
+
+        Raises:
+            InputError: frames that cannot be used.
+        """
+
+    def interrupt(self) -> None:  # noqa: B027 (most look at the event themselves)
+        """Ends a wait of `frames` that cannot look at its event; called once that is set."""
+
+    def close(self) -> None:  # noqa: B027 (most have nothing open)
+        """Lets go of everything, after `frames` has ended."""

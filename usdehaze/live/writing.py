@@ -1,0 +1,78 @@
+"""Files written beside the loop: one result at a time, on a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from types import TracebackType
+
+from usdehaze.io.sink import Sink, SinkSet
+from usdehaze.live.stream import Stream
+from usdehaze.result import Result
+
+
+class Writing:
+    """Files of a stream, which appear together in the end; a context manager that otherwise removes them.
+
+    Args:
+        files: to write; there may be none.
+        stream: what they are of.
+
+    Attributes:
+        failed: one of them could not be written.
+    """
+
+    def __init__(self, files: Sequence[Sink], stream: Stream) -> None:
+        self._set, self._stream, self.failed = SinkSet(files, stream), stream, False
+        self._thread = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def append(self, result: Result) -> None:
+        """Writes a result while the next one is made; waits until the one before is written.
+
+        Raises:
+            InputError: one of the files cannot be written.
+        """
+        if self._set.sinks:
+            self._wait()
+            self._last = self._thread.submit(self._append, result)
+
+    def finish(self, note: str) -> None:
+        """Completes the files and gives them their names.
+
+        Args:
+            note: on how the stream went.
+
+        Raises:
+            InputError: one of them cannot be written.
+        """
+        if not self._set.sinks:
+            return
+        self._wait()
+        source = self._stream.source
+        self._stream.source = replace(source, assumptions=(*source.assumptions, note))
+        self._set.finish()
+        self._set.commit()
+
+    def _append(self, result: Result) -> None:
+        self._set.append(result)
+        self._stream.n_frames += 1
+
+    def _wait(self) -> None:
+        if self._last is not None:
+            try:
+                self._last.result()
+            except BaseException:
+                self.failed = True
+                raise
+
+    def __enter__(self) -> Writing:
+        self._set.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown()
+        self._set.__exit__(kind, error, trace)
