@@ -11,6 +11,7 @@ from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import ResultWriter
 from usdehaze.live.stream import Stream
 from usdehaze.preview import DEFAULT_FRAME_TIME_S, PreviewWriter
+from usdehaze.provenance import source_attributes
 from usdehaze.result import Result
 
 TIMES_AT_ONCE = 4096  # in a chunk of the file
@@ -38,7 +39,7 @@ class LiveResult(ResultWriter):
 
     def _close(self, complete: bool) -> None:
         if complete and self._output is not None:
-            self._output.file.attrs["notes"] = "\n".join(self.scan.source.assumptions)
+            self._output.file.attrs.update(source_attributes(self.scan.source))
         super()._close(complete)
 
 

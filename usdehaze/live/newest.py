@@ -46,15 +46,16 @@ class Newest(Generic[_Thing]):
             self._changed.wait_for(lambda: self._thing is not None or self._closed, timeout_s)
             thing, self._thing = self._thing, None
             if thing is None and self._error is not None:
-                raise self._error
+                error, self._error = self._error, None
+                raise error
             self._changed.notify_all()
             return thing
 
     @property
     def over(self) -> bool:
-        """Nothing is left, and nothing comes any more."""
+        """Nothing is left, no error either, and nothing comes any more."""
         with self._changed:
-            return self._closed and self._thing is None
+            return self._closed and self._thing is None and self._error is None
 
     def restart(self, thing: _Thing) -> None:
         """Counts anew, from what is there; where nothing newer is, from this thing."""

@@ -1,0 +1,250 @@
+"""Frames dehazed as they come: what is dropped, what is counted, what is written, how it ends."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from _live import Given, dimmed
+from _scans import fan_frames
+from test_io_films import film
+
+from usdehaze import stopping
+from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.io import open_scan, read_result
+from usdehaze.io.doubts import doubts_of
+from usdehaze.io.ffmpeg import Device
+from usdehaze.io.reading import Reading
+from usdehaze.live import open_source, run
+from usdehaze.live.device import VideoDevice, device_of
+from usdehaze.live.figures import Counter
+from usdehaze.live.files import LiveFilm, LiveResult
+from usdehaze.live.newest import Latest, Newest
+from usdehaze.live.recorded import times_of
+from usdehaze.live.stream import Changed
+
+FRAMES = fan_frames(8, 64, 64, seed=3)
+FOREVER = threading.Event()
+
+
+def result_in(path):
+    return lambda stream: [LiveResult(path, stream)]
+
+
+def grey_of(cine):
+    return np.rint(255 * (cine.frames / 60 + 1)).astype(int)
+
+
+def test_who_takes_gets_the_newest_and_the_rest_counts_as_dropped():
+    newest = Newest()
+    for thing in "abc":
+        newest.put(thing)
+    newest.put("d", missed=2)
+    assert (newest.take(0), newest.came, newest.dropped) == ("d", 6, 5)
+    assert newest.take(0) is None and not newest.over
+    newest.put("e")
+    newest.close(InputError("x", "broke"))
+    assert not newest.over and newest.take(0) == "e"  # what came before the error is not lost
+    assert not newest.over
+    with pytest.raises(InputError, match="x: broke"):
+        newest.take(0)
+    assert newest.over
+
+
+def test_where_none_may_be_dropped_who_puts_waits():
+    newest, put = Newest(every=True), []
+
+    def hand_over():
+        for thing in range(3):
+            newest.put(thing)
+            put.append(thing)
+        newest.close()
+
+    thread = threading.Thread(target=hand_over)
+    thread.start()
+    taken = []
+    while not newest.over:
+        time.sleep(0.01)
+        assert len(put) <= len(taken) + 1
+        taken.append(newest.take(5))
+    thread.join()
+    assert (taken, newest.came, newest.dropped) == ([0, 1, 2], 3, 0)
+
+
+def test_many_see_the_latest_and_none_twice():
+    latest = Latest()
+    assert latest.wait(0, 0) is None
+    latest.set("a")
+    latest.set("b")
+    assert latest.wait(0, 0) == latest.wait(1, 0) == (2, "b") and latest.wait(2, 0) is None
+    latest.close()
+    assert latest.wait(2, 60) is None  # at once
+
+
+def test_percentiles_are_right_to_two_per_cent_and_take_no_more_memory_for_more_frames():
+    counter, rng = Counter(), np.random.default_rng(0)
+    latencies = rng.lognormal(-4, 1, 5000)
+    for latency in latencies[:1000]:
+        counter.add(latency)
+    before = counter.figures(1000, 0)
+    for latency in latencies[1000:]:
+        counter.add(latency)
+    now = counter.figures(5100, 100)
+    for share in (0.5, 0.9, 0.99):
+        for figures, part in ((now, latencies), (now.since(before), latencies[1000:])):
+            assert figures.latency_s(share) == pytest.approx(np.quantile(part, share), rel=0.03)
+    assert now.latencies.nbytes == before.latencies.nbytes
+    assert now.since(before).line().startswith("4100 frames in, 4000 dehazed, 100 dropped, ")
+
+
+def test_frames_that_come_while_one_is_dehazed_are_dropped_but_for_the_newest(tmp_path):
+    more, all_there = threading.Event(), threading.Event()
+    seen = []
+
+    def before(index):
+        if index == 1:
+            more.wait(20)
+        if index == 6:
+            all_there.set()
+
+    def dehaze(cine):
+        grey = grey_of(cine)
+        if grey.max():
+            seen.append(next(i for i, frame in enumerate(FRAMES) if (grey[0] == frame).all()))
+            more.set()
+            assert all_there.wait(20)
+        return dimmed(cine)
+
+    source = Given(FRAMES[:6], before=before)
+    figures = run(source, dehaze, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"))
+    assert seen == [0, 5] and (figures.came, figures.dehazed, figures.dropped) == (6, 2, 4) and source.closed
+    result = read_result(tmp_path / "a.dehazed.h5")
+    assert (grey_of(result.cine) == FRAMES[[0, 5]]).all() and np.diff(result.cine.frame_times_s) > 0
+    assert result.cine.source.assumptions[-1].startswith("Dehazed live: 6 frames in, 2 dehazed, 4 dropped, ")
+    assert doubts_of(tmp_path / "a.dehazed.h5") == []
+
+
+def test_without_dropping_every_frame_is_there_also_those_that_the_fan_was_found_in(tmp_path):
+    black = np.zeros((1, 64, 64), np.uint8)
+    given = Given([*black, *FRAMES, *black], first_frames=4)  # no image yet; 8 frames; the probe is lifted
+    figures = run(given, dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
+    assert (figures.came, figures.dehazed, figures.dropped) == (10, 9, 1)
+    result = read_result(tmp_path / "a.dehazed.h5")
+    assert (grey_of(result.cine) == [*FRAMES, *black]).all() and result.cine.geometry.found_by == "sector finder"
+    assert np.array_equal(result.tissue[-1], result.cine.frames[-1])  # black stays black
+
+
+def test_a_frame_that_cannot_be_used_is_counted_and_passed_over(tmp_path):
+    frames = FRAMES[:4].astype(np.float32)
+    frames[2, 30, 30] = np.nan
+    figures = run(Given(frames), dimmed, FOREVER, every=True)
+    assert (figures.came, figures.dehazed, figures.unusable) == (4, 3, 1)
+    assert ", 1 unusable, " in figures.line()
+
+
+@pytest.mark.parametrize("broken", ["source", "size"])
+def test_what_was_dehazed_is_kept_when_the_source_breaks_or_changes(tmp_path, broken):
+    def before(index):
+        if broken == "source" and index == 3:
+            raise InputError("given", "was unplugged")
+
+    given = [*FRAMES[:3], FRAMES[3, :40], *FRAMES[4:]]
+    expected = "was unplugged" if broken == "source" else "its frames are now 40 x 64; expected 64 x 64"
+    with pytest.raises(UsdehazeError, match=expected):
+        run(Given(given, before=before), dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
+    assert (grey_of(read_result(tmp_path / "a.dehazed.h5").cine) == FRAMES[:3]).all()
+
+
+def test_where_a_file_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
+    def full(self, result):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LiveResult, "_append", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        run(Given(FRAMES), dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_of_nothing_is_an_error_and_makes_no_file(tmp_path):
+    for frames in ([], np.zeros((3, 64, 64), np.uint8)):
+        with pytest.raises(InputError, match="given: gave no frame to dehaze"):
+            run(Given(frames), dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_that_nobody_foresaw_reaches_the_caller_from_the_source_s_thread():
+    def before(index):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(Given(FRAMES, before=before), dimmed, FOREVER)
+
+
+def test_a_film_shows_a_picture_until_the_next_one_s_time(tmp_path):
+    recorded = film(
+        tmp_path / "a.mkv", FRAMES[:4], "-c:v", "ffv1", filters=("-vf", "setpts=N*N/(25*TB)", "-fps_mode", "vfr")
+    )
+    source = open_source(str(recorded))
+    files = lambda stream: [LiveFilm(tmp_path / "a.mp4", stream, False, False)]  # noqa: E731
+    run(source, dimmed, FOREVER, files=files, every=True)
+    with open_scan(tmp_path / "a.mp4") as scan:  # of frames at 0, 1, 4 and 9 times 0.04 s; a picture is 0.12 s long
+        assert scan.n_frames == 4 and scan.frame_times_s[-1] == pytest.approx(0.36, abs=0.01)
+
+
+def test_recordings_are_played_at_their_own_times_and_what_is_late_is_left_out(tmp_path):
+    path = film(tmp_path / "a.avi", FRAMES, "-c:v", "ffv1", rate="40")
+    source, stop = open_source(str(path)), threading.Event()
+    began = time.monotonic()
+    frames = list(source.frames(True, stop))
+    assert time.monotonic() - began >= 7 / 40
+    np.testing.assert_allclose([frame.at_s for frame in frames], np.arange(8) / 40)
+    assert all(frame.came_s - began >= frame.at_s - 1e-3 for frame in frames)
+    slow = source.frames(False, stop)
+    first = next(slow)
+    time.sleep(0.11)
+    second = next(slow)
+    assert first.at_s == 0 and second.missed >= 3 and second.at_s == pytest.approx((1 + second.missed) / 40)
+    source.close()
+    np.testing.assert_allclose(times_of(np.array([3.0, 1.0, 2.0]), 3), [0, 0.05, 0.1])
+
+
+def test_a_video_device_gives_pictures_until_it_is_stopped():
+    source = VideoDevice(Device("lavfi", "testsrc=size=96x64:rate=50"), "camera", Reading())  # coloured, never ends
+    stop = threading.Event()
+    frames = source.frames(False, stop)
+    frame = next(frames)
+    assert frame.values.shape == (64, 96) and not frame.find_grey().all()
+    assert source.stream([frame]).cine_of(next(frames)).tissue_mask.shape == (1, 64, 96)
+    stop.set()
+    source.interrupt()
+    assert list(frames) == [] or stop.is_set()
+    source.close()
+    gone = VideoDevice(Device("v4l2", "/dev/null"), "/dev/null", Reading())
+    with pytest.raises(InputError, match="/dev/null: no picture comes from it"):
+        next(gone.frames(False, stop))
+    assert device_of("dshow:video=USB Video") == Device("dshow", "video=USB Video")
+    assert device_of("a.avi") is None
+
+
+def test_the_first_signal_asks_for_the_end_and_the_second_acts_as_ever():
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda *_: came.append("ever"))
+    try:
+        with stopping.ending() as asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert asked.wait(5) and came == []
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+            assert came == ["ever"]
+        assert signal.getsignal(signal.SIGTERM) is not before
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_change_of_size_is_told_from_a_frame_that_cannot_be_used():
+    stream = Given(FRAMES).stream(list(Given(FRAMES).frames(True, FOREVER))[:2])
+    frame = next(Given(FRAMES[:, :40]).frames(True, FOREVER))
+    with pytest.raises(Changed, match="start again"):
+        stream.cine_of(frame)
