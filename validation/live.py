@@ -148,10 +148,9 @@ def main() -> None:
     height, width = source.shape
     given = "as fast as it goes" if args.every_frame else f"{args.rate:g} frames/s"
     extras = "".join(f", {name}" for name in ("write", "web") if getattr(args, name))
-    engine = "" if dehazer.engine is None else f" ({dehazer.engine.name})"
-    print(
-        f"preset {args.preset}{engine}, {height} x {width}, {given}, {args.threads} threads{extras}, torch {torch.__version__}"
-    )
+    engine = dehazer.engine.name if dehazer.engine else "torch"
+    where = f"engine {engine}, {args.threads} threads, torch {torch.__version__}"
+    print(f"preset {args.preset}, {height} x {width}, {given}{extras}, {where}")
     print(figures.line())
     print(f"resident MiB after each tenth: {', '.join(f'{value:.0f}' for value in memory.mebibytes)}")
 
