@@ -38,7 +38,7 @@ from usdehaze.live.web import WebScreen
 from usdehaze.preview import scan_convert
 from usdehaze.simulate import simulate_cine
 
-DISTINCT = 16  # frames, over and over
+DISTINCT = 8  # frames, over and over
 PARTS = 10  # of the run, after each of which memory is looked at
 
 
