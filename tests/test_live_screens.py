@@ -79,6 +79,18 @@ def test_pictures_are_the_newest_and_whole_when_they_arrive(web):
     assert 0 <= json.loads(ask(web, "status").read())["age_s"] < 20
 
 
+def test_who_has_gone_makes_room_while_no_frame_comes(web):
+    web.show(shown(0))
+    for _ in range(6):  # more than may look on at once
+        for _ in range(200):
+            stream = ask(web, "stream")
+            if stream.status == 200:
+                break
+            time.sleep(0.05)
+        assert stream.status == 200 and stream.readline()
+        stream.close()
+
+
 def test_a_port_that_is_taken_is_one_line(web):
     port = int(web.address.split(":")[2].split("/")[0])
     with pytest.raises(InputError, match=f"port {port} of 127.0.0.1 cannot be had"):

@@ -70,12 +70,14 @@ def ending() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def handle(number: int, frame: FrameType | None) -> None:
         asked.set()
         _restore(before)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, handle)
     try:
         yield asked
     finally:

@@ -20,7 +20,7 @@ class Figures:
     Attributes:
         came: all that the source gave.
         dehazed, dropped, unusable: what became of them; one more may be at work.
-        seconds: that this took, from the first frame on.
+        seconds: that this took.
         latencies: ``(BINS,)`` counts of dehazed frames by the time from when a frame was here until its result was.
     """
 

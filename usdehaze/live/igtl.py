@@ -5,7 +5,6 @@ Messages are packed and unpacked by pyigtl. Connections are our own: nothing is 
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import threading
@@ -23,7 +22,7 @@ from usdehaze.geometry.sector import FRAMES_USED
 from usdehaze.io.dicom.colour import Picture, luma
 from usdehaze.io.reading import Reading
 from usdehaze.live.newest import Latest
-from usdehaze.live.screen import Shown
+from usdehaze.live.screen import MOST_VIEWERS, TICK_S, Shown, listens
 from usdehaze.live.stream import Frame, Frames, FrameSource, Sent, Stream, found_in
 from usdehaze.loopback import LOOPBACK
 from usdehaze.optional import needed
@@ -33,10 +32,8 @@ SCHEME, PORT = "igtl://", 18944
 EXTRA = "igtl"
 HEADER_BYTES = 58
 MOST_BYTES = 2**26  # of a message
-MOST_VIEWERS = 4
 PATIENCE_S = 5.0  # to connect, and for the rest of a message that has begun
 AGAIN_S = 0.5  # until the next try to connect
-TICK_S = 0.1  # how long a wait lasts until it looks whether it is still wanted
 
 
 class Gone(Exception):
@@ -217,40 +214,43 @@ class IgtlScreen:
             raise InputError("OpenIGTLink", found, advice="choose another --igtl, or 0 for a free one") from error
         self.port = int(self._server.getsockname()[1])
         self._places = threading.BoundedSemaphore(MOST_VIEWERS)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._server.settimeout(TICK_S)
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     def show(self, shown: Shown) -> None:
         self._latest.set(shown)
 
     def close(self) -> None:
         self._latest.close()
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # ends the wait in accept
-        self._server.close()
+        self._thread.join()
 
     def _accept(self) -> None:
         while not self._latest.closed:
             try:
                 connection, _ = self._server.accept()
-            except OSError:
-                return
+            except OSError:  # nobody for a while, or gone already
+                continue
             if self._places.acquire(blocking=False):
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
             else:
                 connection.close()
+        self._server.close()
 
     def _serve(self, connection: socket.socket) -> None:
         """Sends what is newest, again and again, until nobody listens any more."""
         seen = 0
-        with suppress(OSError), connection:
-            connection.settimeout(PATIENCE_S)
-            while not self._latest.closed and _listens(connection):
-                newer = self._latest.wait(seen, TICK_S)
-                if newer is not None:
-                    seen, shown = newer
-                    for estimate in ("tissue", "haze"):
-                        connection.sendall(self._packed(shown, estimate))
-        self._places.release()
+        try:
+            with suppress(OSError), connection:
+                connection.settimeout(PATIENCE_S)
+                while not self._latest.closed and listens(connection):
+                    newer = self._latest.wait(seen, TICK_S)
+                    if newer is not None:
+                        seen, shown = newer
+                        for estimate in ("tissue", "haze"):
+                            connection.sendall(self._packed(shown, estimate))
+        finally:
+            self._places.release()
 
     def _packed(self, shown: Shown, estimate: str) -> bytes:
         sent, ago_s = shown.frame.sent, time.monotonic() - shown.frame.came_s
@@ -261,11 +261,3 @@ class IgtlScreen:
             device_name=f"usdehaze_{estimate}",
         )
         return bytes(message.pack())
-
-
-def _listens(connection: socket.socket) -> bool:
-    """Whether the other side is still there; what it says is passed over."""
-    while select.select([connection], [], [], 0)[0]:
-        if not connection.recv(2**16):
-            return False
-    return True

@@ -20,4 +20,8 @@ async function look() {
   setTimeout(look, 500);
 }
 
-look();
+// the stream never ends: begun any earlier, the page would never have loaded
+window.addEventListener("load", () => {
+  document.getElementById("picture").src = "stream";
+  look();
+});

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +14,9 @@ from usdehaze.decibels import db_to_grey
 from usdehaze.live.stream import Frame
 from usdehaze.preview import scan_convert
 from usdehaze.result import Result
+
+MOST_VIEWERS = 4  # of a screen
+TICK_S = 0.1  # how long a wait lasts until it looks whether it is still wanted
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,14 @@ class Shown:
             down_m, across_m = geometry.spacing_m
             matrix[0, 0], matrix[1, 1] = 1000 * across_m, 1000 * down_m
         return matrix
+
+
+def listens(connection: socket.socket) -> bool:
+    """Whether who looks on is still there; what they say is passed over."""
+    while select.select([connection], [], [], 0)[0]:
+        if not connection.recv(2**16):
+            return False
+    return True
 
 
 class Screen(Protocol):

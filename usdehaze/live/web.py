@@ -15,15 +15,13 @@ from typing import Any
 from PIL import Image
 
 from usdehaze.live.newest import Latest
-from usdehaze.live.screen import Shown
+from usdehaze.live.screen import MOST_VIEWERS, TICK_S, Shown, listens
 from usdehaze.loopback import LoopbackHandler, LoopbackServer
 from usdehaze.page_policy import page_policy
 from usdehaze.preview import picture_of
 
 BOUNDARY = "usdehaze-frame"
 QUALITY = 90
-MOST_VIEWERS = 4
-TICK_S = 0.1  # how long a wait lasts until it looks whether it is still wanted
 
 
 class WebScreen:
@@ -97,7 +95,7 @@ class _Handler(LoopbackHandler):
         self.head(HTTPStatus.OK, f"multipart/x-mixed-replace; boundary={BOUNDARY}", None)
         self.wfile.write(f"--{BOUNDARY}\r\n".encode())
         seen = 0
-        while not self.screen.latest.closed:
+        while not self.screen.latest.closed and listens(self.connection):
             newer = self.screen.latest.wait(seen, TICK_S)
             if newer is None:
                 continue
