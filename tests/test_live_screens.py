@@ -161,7 +161,7 @@ def test_images_of_one_device_come_in_with_place_time_and_colour(pyigtl, monkeyp
     assert list(frames) == []
     server.done.set()
     assert "frames are those of 'Image'" in said[0] and "the connection broke" in said[1]
-    assert "connected again" in said[2] and "an image that cannot be used" in said[3] and len(said) == 4
+    assert "connected again" in said[2] and "images that cannot be used" in said[3] and len(said) == 4
 
 
 def test_what_is_no_openigtlink_and_what_is_too_large_are_one_line(pyigtl):

@@ -86,7 +86,7 @@ class Counter:
         place = math.ceil(math.log(max(latency_s, SHORTEST_S) / SHORTEST_S, STEP))
         self._latencies[min(place, BINS - 1)] += 1
 
-    def figures(self, came: int, dropped: int) -> Figures:
-        """The figures of now; what came and was dropped others have counted."""
+    def figures(self, came: int, dropped: int, left_out: int = 0) -> Figures:
+        """The figures of now; what came, was dropped and was left out before, others have counted."""
         seconds = 0.0 if self._began_s is None else time.monotonic() - self._began_s
-        return Figures(came, self.dehazed, dropped, self.unusable, seconds, self._latencies.copy())
+        return Figures(came, self.dehazed, dropped + left_out, self.unusable, seconds, self._latencies.copy())

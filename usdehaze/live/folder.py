@@ -19,7 +19,8 @@ from usdehaze.io.images.read import natural_order, open_image
 from usdehaze.io.reading import Reading
 from usdehaze.live.stream import Frame, Frames, FrameSource, Stream, found_in
 
-POLL_S = 0.01
+POLL_S, LONGEST_S = 0.01, 0.25  # between looks at the folder
+IDLE = 4  # of the time that a look takes, to the next one: a large folder must not fill a core
 GRACE_S = 2.0  # after its last change, that a file may be unreadable for
 SUFFIXES = tuple(suffix for known in FORMATS if known.open_image is not None for suffix in known.suffixes)
 
@@ -52,8 +53,9 @@ class Folder(FrameSource):
                 yield from self._told(path)
         watched.done(there if every else there[:-1])
         while not stop.is_set():
+            began_s = time.monotonic()
             new = watched.new()
-            n = len(new)
+            n, took_s = len(new), time.monotonic() - began_s
             for place in range(min(n, 1)) if every else range(n - 1, max(n - 3, -1), -1):
                 changed_ns, path = new[place]
                 young = time.time_ns() - changed_ns < GRACE_S * 1e9
@@ -66,7 +68,7 @@ class Folder(FrameSource):
                 watched.done(new[: place + 1])
                 break
             else:
-                stop.wait(POLL_S)
+                stop.wait(min(max(POLL_S, IDLE * took_s), LONGEST_S))
 
     def _told(self, path: Path) -> Iterator[Frame]:
         try:

@@ -62,21 +62,20 @@ class IgtlSource(FrameSource):
         self.name, self._reading, self._tell = name, reading, tell
         self._address, self._device = address_of(name)
         self._spacing_m: tuple[float, float] | None = None
-        self._missed = 0  # images since the last frame that could not be used
+        self._missed, self._told = 0, False  # images since the last frame that could not be used; whether any was told
 
     def frames(self, every: bool, stop: Event) -> Frames:
         connection = self._connect()
         while not stop.is_set():
             try:
                 with connection:
-                    while True:
+                    while not stop.is_set():
                         frame = self._receive(connection, stop)
                         if frame is not None:
                             yield frame
             except (OSError, Gone) as error:
-                if stop.is_set():
-                    return
-                self._tell(f"{self.name}: the connection broke ({_reason(error)}); trying again")
+                if not stop.is_set():
+                    self._tell(f"{self.name}: the connection broke ({_reason(error)}); trying again")
             while not stop.wait(AGAIN_S):
                 try:
                     connection = self._connect()
@@ -97,7 +96,6 @@ class IgtlSource(FrameSource):
     def _receive(self, connection: socket.socket, stop: Event) -> Frame | None:
         """The next message, if it is an image of the device."""
         header = _read(connection, HEADER_BYTES, stop, patient=True)
-        came_s = time.monotonic()
         try:
             fields = self._messages.MessageBase.parse_header(bytes(header))
         except ValueError as error:  # names that are no text
@@ -105,7 +103,7 @@ class IgtlSource(FrameSource):
         size, device = fields["body_size"], fields["device_name"]
         if size > MOST_BYTES:
             raise InputError(self.name, f"sends a message of {size} bytes", f"at most {MOST_BYTES}")
-        body = _read(connection, size, stop)
+        body, came_s = _read(connection, size, stop), time.monotonic()
         if fields["message_type"] != "IMAGE" or self._device not in ("", device):
             return None
         image = self._messages.ImageMessage()
@@ -113,9 +111,9 @@ class IgtlSource(FrameSource):
             image.unpack(fields, bytes(body))
             frame = self._frame(image, came_s)
         except (ValueError, KeyError, IndexError, TypeError, NotImplementedError, struct.error) as error:
-            if self._missed == 0:
-                self._tell(f"{self.name}: sends an image that cannot be used ({_reason(error)})")
-            self._missed += 1
+            if not self._told:
+                self._tell(f"{self.name}: sends images that cannot be used ({_reason(error)})")
+            self._missed, self._told = self._missed + 1, True
             return None
         self._missed = 0
         if not self._device:

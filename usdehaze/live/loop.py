@@ -75,13 +75,13 @@ def run(
             for frame in _frames(first, newest, ended):
                 if frame is not None:
                     _pass_on(frame, stream, dehaze, counter, screens, writing)
-                watch(counter.figures(newest.came, newest.dropped + left_out))
+                watch(counter.figures(*newest.counts, left_out))
         except UsdehazeError as error:
             if writing.failed:
                 raise
             failed = error  # what was dehazed before is as good
         newest.discard()
-        figures = counter.figures(newest.came, newest.dropped + left_out)
+        figures = counter.figures(*newest.counts, left_out)
         if figures.dehazed:
             writing.finish(f"Dehazed live: {figures.line()}.")
         elif failed is None:

@@ -52,6 +52,12 @@ class Newest(Generic[_Thing]):
             return thing
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """How many came and were dropped, both at one moment."""
+        with self._changed:
+            return self.came, self.dropped
+
+    @property
     def over(self) -> bool:
         """Nothing is left, no error either, and nothing comes any more."""
         with self._changed:
