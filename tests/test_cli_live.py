@@ -70,6 +70,15 @@ def test_frames_that_are_not_dropped_are_those_of_process_too(tmp_path, tiny, pr
     assert len(kept) >= 1 and np.array_equal(result.tissue, expected.tissue[kept])
 
 
+def test_openigtlink_out_is_announced_and_a_missing_package_named(tiny, processed, monkeypatch):
+    pytest.importorskip("pyigtl", reason="the extra igtl is not installed")
+    made = invoke("live", processed[0], "--igtl", "0", *tiny)
+    assert made.exit_code == 0 and made.stdout.startswith("OpenIGTLink at 127.0.0.1:"), made.output
+    monkeypatch.setitem(__import__("sys").modules, "pyigtl", None)
+    made = invoke("live", "igtl://127.0.0.1", "--web")
+    assert made.exit_code == 1 and 'pip install "usdehaze[igtl]"' in made.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_the_result_complete(tmp_path, tiny, number):
     folder, out = tmp_path / "frames", tmp_path / "live.dehazed.h5"

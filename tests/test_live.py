@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -142,6 +143,28 @@ def test_a_frame_that_cannot_be_used_is_counted_and_passed_over(tmp_path):
     figures = run(Given(frames), dimmed, FOREVER, every=True)
     assert (figures.came, figures.dehazed, figures.unusable) == (4, 3, 1)
     assert ", 1 unusable, " in figures.line()
+
+
+def test_memory_does_not_grow_with_frames():
+    class Many:
+        def __len__(self):
+            return 1301
+
+        def __iter__(self):
+            return (FRAMES[index % 8, :16, 24:40] for index in range(len(self)))
+
+    held = {}
+
+    def watch(figures):
+        if figures.dehazed in (300, 1300):
+            held[figures.dehazed] = tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        run(Given(Many()), dimmed, FOREVER, every=True, watch=watch)
+    finally:
+        tracemalloc.stop()
+    assert held[1300] - held[300] < 16_000  # bytes; 1000 numbers in a list would be 32,000
 
 
 @pytest.mark.parametrize("broken", ["source", "size"])
