@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from usdehaze.budget import read_text
-from usdehaze.choices import ENGINES, PRECISIONS, UNITS
+from usdehaze.choices import ENGINES, PRECISIONS, PREVIEW_KINDS, TRANSFER_SYNTAXES, UNITS
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
 from usdehaze.dehazing.settings import PRESETS
 from usdehaze.errors import InputError
@@ -134,6 +134,71 @@ def model_options(command: _Command) -> _Command:
         click.option(
             "--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True, help="Of the networks."
         ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def sampling_options(command: _Command) -> _Command:
+    """Adds the options that say how samples are drawn and what is made of them; what is None is left to the preset."""
+    options = (
+        click.option(
+            "--lambda", "lambda_", type=Number(0, 1000), metavar="X", help="Guidance's pull on tissue; with --kappa."
+        ),
+        click.option("--kappa", type=Number(0, 1000), metavar="X", help="Guidance's pull on haze; with --lambda."),
+        click.option("--steps", type=click.IntRange(1, 100_000), help="Sampling steps; the preset's by default."),
+        click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams."),
+        click.option(
+            "--strength",
+            type=Number(0, 1),
+            default=1.0,
+            show_default=True,
+            help="Scales the removal in dB: 0 nothing, 1 all.",
+        ),
+        click.option(
+            "--samples",
+            type=click.IntRange(1, 10_000),
+            help="Posterior samples of every frame; the preset's by default.",
+        ),
+        click.option(
+            "--caution",
+            type=Number(0, 1),
+            help="Quantile of the gain over samples: 0.5 the median, towards 1 more haze stays; the preset's by "
+            "default.",
+        ),
+        click.option(
+            "--batch-size", type=BatchSize(), default="auto", show_default=True, metavar="N|auto", help="Frames."
+        ),
+        click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def output_options(command: _Command) -> _Command:
+    """Adds the options that say which files are made beside the result, and how."""
+    options = (
+        click.option(
+            "--format", "formats", type=click.Choice(["zea"]), help="Also write STEM.dehazed.zea.hdf5, for zea."
+        ),
+        click.option("--save-haze", is_flag=True, help="DICOM input: also write the haze, STEM.dehazed.haze.dcm."),
+        click.option(
+            "--transfer-syntax",
+            type=click.Choice(TRANSFER_SYNTAXES),
+            default="explicit",
+            show_default=True,
+            help="Of DICOM results; all are lossless.",
+        ),
+        click.option("--preview", type=click.Choice(PREVIEW_KINDS), help="Also draw input, tissue and haze."),
+        click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html."),
+        click.option(
+            "--with-screen",
+            is_flag=True,
+            help="Preview and review: show the screen around the images, names and all.",
+        ),
+        click.option("--mark", is_flag=True, help='DICOM results: write "haze removed" into the picture.'),
     )
     for option in reversed(options):
         command = option(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,15 +45,7 @@ def plan_jobs(
     Raises:
         click.UsageError: two scans would write one file, or a result would replace a scan.
     """
-    from usdehaze.io.detect import (
-        DICOM_HAZE_SUFFIX,
-        DICOM_SUFFIX,
-        RESULT_SUFFIX,
-        REVIEW_SUFFIX,
-        ZEA_SUFFIX,
-        list_scans,
-        stem_of,
-    )
+    from usdehaze.io.detect import distinct_stems, list_scans, stem_of
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
@@ -64,18 +55,12 @@ def plan_jobs(
             if out_dir is not None:  # a folder of images is itself the scan
                 folder = Path(out_dir) / (folder.relative_to(top) if scan != name else "")
             places.setdefault(scan.resolve(), (scan, folder))
-    stems = {scan: stem_of(scan) for scan, _ in places.values()}
-    while clashes := _clashes(stems):
-        stems |= {scan: scan.name for scan in clashes}
-    jobs = []
-    for scan, folder in places.values():
-        stem = stems[scan]
-        result = folder / (stem + RESULT_SUFFIX)
-        drawn = result.with_suffix(f".{preview}") if preview else None
-        dicom = folder / (stem + DICOM_SUFFIX) if _is_dicom(scan) else None
-        dicom_haze = folder / (stem + DICOM_HAZE_SUFFIX) if dicom and save_haze else None
-        page = folder / (stem + REVIEW_SUFFIX) if review else None
-        jobs.append(Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze, page))
+    names: dict[Path, tuple[Path, str, str]] = {}
+    for scan, _ in places.values():
+        stem = stem_of(scan)
+        names[scan] = scan.parent.resolve(), stem, stem if scan.is_dir() else scan.name
+    stems = distinct_stems(names)
+    jobs = [job_of(scan, folder, stems[scan], preview, zea, save_haze, review) for scan, folder in places.values()]
     writers: dict[Path, Path] = {}
     for job in jobs:
         for target in job.targets:
@@ -89,6 +74,18 @@ def plan_jobs(
     return jobs
 
 
+def job_of(scan: Path, folder: Path, stem: str, preview: str | None, zea: bool, save_haze: bool, review: bool) -> Job:
+    """The job of a scan whose files begin with ``stem`` and lie in ``folder``; kinds of files as for `plan_jobs`."""
+    from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, RESULT_SUFFIX, REVIEW_SUFFIX, ZEA_SUFFIX
+
+    result = folder / (stem + RESULT_SUFFIX)
+    drawn = result.with_suffix(f".{preview}") if preview else None
+    dicom = folder / (stem + DICOM_SUFFIX) if _is_dicom(scan) else None
+    dicom_haze = folder / (stem + DICOM_HAZE_SUFFIX) if dicom and save_haze else None
+    page = folder / (stem + REVIEW_SUFFIX) if review else None
+    return Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze, page)
+
+
 def _is_dicom(scan: Path) -> bool:
     from usdehaze.errors import InputError
     from usdehaze.io.formats import DICOM, format_of
@@ -97,13 +94,3 @@ def _is_dicom(scan: Path) -> bool:
         return format_of(scan) is DICOM
     except InputError:  # opening it will say what is wrong
         return False
-
-
-def _clashes(stems: dict[Path, str]) -> list[Path]:
-    """Scans that share folder and stem with another, and can still take their whole name for it."""
-    shared = Counter((scan.parent.resolve(), stem) for scan, stem in stems.items())
-    return [
-        scan
-        for scan, stem in stems.items()
-        if shared[scan.parent.resolve(), stem] > 1 and stem != scan.name and not scan.is_dir()
-    ]

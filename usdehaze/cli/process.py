@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze import stopping
-from usdehaze.choices import PREVIEW_KINDS, TRANSFER_SYNTAXES, PreviewKind, TransferSyntax
+from usdehaze.choices import PreviewKind, TransferSyntax
 from usdehaze.cli.batch import BatchLog, Entry, Outcome, check_owner, standing
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of, describe
 from usdehaze.cli.options import (
-    SEED,
-    BatchSize,
-    FrameRange,
-    Number,
     model_options,
+    output_options,
     read_config,
     reading_options,
+    sampling_options,
     scale_of,
     take_reading,
 )
@@ -45,48 +43,18 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--out", "out_dir", metavar="DIR", help="Folder for the results; next to each scan by default.")
 @model_options
-@click.option("--lambda", "lambda_", type=Number(0, 1000), metavar="X", help="Guidance's pull on tissue; with --kappa.")
-@click.option("--kappa", type=Number(0, 1000), metavar="X", help="Guidance's pull on haze; with --lambda.")
-@click.option("--steps", type=click.IntRange(1, 100_000), help="Sampling steps; the preset's by default.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
-@click.option(
-    "--strength", type=Number(0, 1), default=1.0, show_default=True, help="Scales the removal in dB: 0 nothing, 1 all."
-)
-@click.option(
-    "--samples", type=click.IntRange(1, 10_000), help="Posterior samples of every frame; the preset's by default."
-)
-@click.option(
-    "--caution",
-    type=Number(0, 1),
-    help="Quantile of the gain over samples: 0.5 the median, towards 1 more haze stays; the preset's by default.",
-)
-@click.option("--batch-size", type=BatchSize(), default="auto", show_default=True, metavar="N|auto", help="Frames.")
-@click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default.")
+@sampling_options
 @reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
 @click.option("--skip-existing", is_flag=True, help="Leave out scans whose results are there: goes on with a folder.")
 @click.option("--log", metavar="FILE.jsonl", help="Also write what became of each scan, a line each, and a CSV of it.")
-@click.option("--format", "formats", type=click.Choice(["zea"]), help="Also write STEM.dehazed.zea.hdf5, for zea.")
-@click.option("--save-haze", is_flag=True, help="DICOM input: also write the haze, STEM.dehazed.haze.dcm.")
-@click.option(
-    "--transfer-syntax",
-    type=click.Choice(TRANSFER_SYNTAXES),
-    default="explicit",
-    show_default=True,
-    help="Of DICOM results; all are lossless.",
-)
-@click.option("--preview", type=click.Choice(PREVIEW_KINDS), help="Also draw input, tissue and haze.")
-@click.option("--review", is_flag=True, help="Also make the review page, STEM.review.html.")
+@output_options
 @click.option(
     "--roi",
     metavar="FILE|auto",
     help="Regions of interest on the page: as of usdehaze review, or a folder with STEM.rois.json for each scan.",
 )
-@click.option(
-    "--with-screen", is_flag=True, help="Preview and review: show the screen around the images, names and all."
-)
 @click.option("--dicomweb", metavar="URL", help="Server that a FILE dicomweb:STUDY_UID is fetched from; with -o.")
-@click.option("--mark", is_flag=True, help='DICOM results: write "haze removed" into the picture.')
 @click.option(
     "--config",
     metavar="FILE",

@@ -13,15 +13,17 @@ from usdehaze.plain_text import one_line
 
 
 @contextmanager
-def frame_progress(label: str, n_frames: int, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields a callback ``(frames done, frames in all)``, or None where nobody watches."""
+def frame_progress(
+    label: str, n_frames: int, quiet: bool, unit: str = "frames"
+) -> Iterator[Callable[[int, int], None] | None]:
+    """Yields a callback ``(frames done, frames in all)``, or of another unit; None where nobody watches."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     started = time.monotonic()
 
     def rate(done: int | None) -> str:
-        return f"{done / max(time.monotonic() - started, 1e-6):.2f} frames/s" if done else ""
+        return f"{done / max(time.monotonic() - started, 1e-6):.2f} {unit}/s" if done else ""
 
     with click.progressbar(
         length=n_frames, label=one_line(label), file=sys.stderr, show_pos=True, show_eta=True, item_show_func=rate

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from usdehaze.budget import file_sha256
 from usdehaze.choices import PREVIEW_KINDS
 from usdehaze.errors import InputError
 from usdehaze.io.formats import SUFFIXES, format_of, parts_of
 
+_Scan = TypeVar("_Scan", bound=Hashable)
 RESULT_SUFFIX = ".dehazed.h5"
 REVIEW_SUFFIX = ".review.html"
 ZEA_SUFFIX = ".dehazed.zea.hdf5"
@@ -56,14 +59,36 @@ def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
 
 
 def stem_of(scan: Path) -> str:
-    """What the files made from a scan begin with: its name without the suffixes of a format; a folder's whole name.
+    """What the files made from a scan begin with: its name without the suffixes of a format; a folder's whole name."""
+    return scan.resolve().name if scan.is_dir() else stem_of_name(scan.name)
+
+
+def stem_of_name(name: str) -> str:
+    """A file's name without the suffixes of a format.
 
     What follows the last dot is no suffix as such: DICOM files are often named by their UID.
     """
-    if scan.is_dir():
-        return scan.resolve().name
-    ending = next((suffix for suffix in SUFFIXES if scan.name.lower().endswith(suffix)), "")
-    return scan.name[: -len(ending)] if 0 < len(ending) < len(scan.name) else scan.name
+    ending = next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")
+    return name[: -len(ending)] if 0 < len(ending) < len(name) else name
+
+
+def distinct_stems(names: Mapping[_Scan, tuple[Hashable, str, str]]) -> dict[_Scan, str]:
+    """A stem for each scan: where several in a folder share one, those that can take their whole names for it do.
+
+    Args:
+        names: folder, stem and whole name of each scan; the whole name of a folder is its stem.
+    """
+    stems = {scan: stem for scan, (_, stem, _) in names.items()}
+    while True:
+        shared = Counter((folder, stems[scan]) for scan, (folder, _, _) in names.items())
+        clashes = {
+            scan: whole
+            for scan, (folder, _, whole) in names.items()
+            if shared[folder, stems[scan]] > 1 and stems[scan] != whole
+        }
+        if not clashes:
+            return stems
+        stems |= clashes
 
 
 def beside_result(result: str | os.PathLike[str], suffix: str) -> Path:
