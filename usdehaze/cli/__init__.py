@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from usdehaze.cli.archive import archive
 from usdehaze.cli.export import export
 from usdehaze.cli.group import UsdehazeGroup, common_options, echo
 from usdehaze.cli.info import info
@@ -38,5 +39,8 @@ def main() -> None:
     """
 
 
-for command in (export, info, live, node, process, regions, review, simulate, study, train, tune, validate, verify):
+COMMANDS = (
+    archive, export, info, live, node, process, regions, review, simulate, study, train, tune, validate, verify,
+)  # fmt: skip
+for command in COMMANDS:
     main.add_command(command)

@@ -303,3 +303,13 @@ def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None
             raise click.BadParameter(f"{path}: {key} must have a single value", ctx, parameter)
         defaults[str(options[key].name)] = value
     ctx.default_map = defaults
+
+
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=read_config,
+    help="YAML file with any of these options by their long names; the command line wins.",
+)

@@ -16,9 +16,9 @@ from usdehaze.choices import PreviewKind, TransferSyntax
 from usdehaze.cli.batch import BatchLog, Entry, Outcome, check_owner, standing
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of, describe
 from usdehaze.cli.options import (
+    config_option,
     model_options,
     output_options,
-    read_config,
     reading_options,
     sampling_options,
     scale_of,
@@ -55,14 +55,7 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
     help="Regions of interest on the page: as of usdehaze review, or a folder with STEM.rois.json for each scan.",
 )
 @click.option("--dicomweb", metavar="URL", help="Server that a FILE dicomweb:STUDY_UID is fetched from; with -o.")
-@click.option(
-    "--config",
-    metavar="FILE",
-    is_eager=True,
-    expose_value=False,
-    callback=read_config,
-    help="YAML file with any of these options by their long names; the command line wins.",
-)
+@config_option
 @common_options
 @click.pass_context
 def process(
@@ -145,7 +138,11 @@ def _fetched(ctx: click.Context, files: tuple[str, ...], url: str | None, out_di
 
 
 class Worker:
-    """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them."""
+    """Dehazes scans one after the other; the priors are loaded when the first readable scan needs them.
+
+    Attributes:
+        error: what the last scan that failed failed of.
+    """
 
     def __init__(
         self,
@@ -167,6 +164,7 @@ class Worker:
         self.transfer_syntax, self.with_screen, self.mark = transfer_syntax, with_screen, mark
         self.roi = roi
         self.dehazer: Dehazer | None = None
+        self.error: Exception | None = None
 
     def try_one(self, job: Job, reading: Reading) -> Entry:
         """What became of the job; an error has been reported.
@@ -206,6 +204,7 @@ class Worker:
         from usdehaze.io.names import readable
 
         self.console.report(error, job.scan)
+        self.error = error
         entry.error = readable(describe(error, job.scan))
 
     def _stands(self, job: Job) -> bool:
