@@ -87,8 +87,7 @@ def connected(pool: Pool) -> Iterator[tuple[Any, Pool]]:
 def dehazed(ray: Any, pool: Pool, task: Task, sources: Sequence[Source]) -> Iterator[tuple[int, str, str]]:
     """Goes through the scans, and tells index, row and fatal error of each as it is done: see `Worker`.
 
-    A scan whose worker dies is given to another, as often as a scan may be attempted; it is then left out, and so is
-    told of no scan twice.
+    A scan whose worker dies is given to another, as often as a scan may be attempted; after that it is left out.
 
     Raises:
         UsdehazeError: Ray has come to a halt.
