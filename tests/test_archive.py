@@ -398,8 +398,10 @@ def test_a_run_that_is_killed_is_gone_on_with(tmp_path, posterior, ray_address):
             time.sleep(0.01)
         first.kill()
         assert "30 scans" not in first.communicate()[0]
-    time.sleep(1)  # its workers end with it
-    before = {path.name: path.stat().st_mtime_ns for path in out.glob("*.h5")}
+    before, now = {}, {"": 0}
+    while before != now:  # its workers end with it
+        before, now = now, {path.name: path.stat().st_mtime_ns for path in out.glob("*.h5")}
+        time.sleep(1)
     assert 3 <= len(before) < 30 and not (out / "manifest").exists()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == "", done.stderr

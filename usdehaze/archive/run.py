@@ -93,20 +93,22 @@ class _Book:
         self.manifest, self.settings, self.most_failed = manifest, settings, most_failed
         self._failed = 0  # in a row
         self._rows: list[Row] = []
-        self._written = time.monotonic()
+        self._since = 0.0  # the first of them came
 
     def add(self, row: Row) -> None:
+        if not self._rows:
+            self._since = time.monotonic()
         self._rows.append(row)
         self._failed = self._failed + 1 if row.outcome == "failed" else 0
         if self._failed >= self.most_failed:
             raise UsdehazeError(f"{self._failed} scans in a row failed, the last: {row.error}")
-        if len(self._rows) >= PART_ROWS or time.monotonic() - self._written >= PART_S:
+        if len(self._rows) >= PART_ROWS or time.monotonic() - self._since >= PART_S:
             self._write()
 
     def _write(self) -> None:
         if self._rows:
             self.manifest.append(self._rows, self.settings)
-        self._rows, self._written = [], time.monotonic()
+        self._rows = []
 
     def __enter__(self) -> _Book:
         return self
