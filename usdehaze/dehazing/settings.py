@@ -70,7 +70,7 @@ class Settings:
     sigma_max: float = 100.0
     sigma_min: float = 0.1
     from_guess: bool = False
-    samples: int = 4
+    samples: int = 2
     caution: float = 0.85
     strength: float = 1.0
     seed: int = 0
