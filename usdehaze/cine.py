@@ -15,13 +15,14 @@ class Sector:
 
     All lengths are in *columns* (the width of a pixel). A frame whose rows are ``aspect`` times as far apart as its
     columns has its pixel ``(row, column)`` at ``x = column``, ``y = row * aspect`` (x right, y down, pixel centres at
-    whole numbers). Angles are in rad, 0 straight down, positive towards +x.
+    whole numbers). Angles are in rad, 0 straight down, positive towards +x. Where the probe is at the bottom of the
+    frame ``aspect`` is negative: y, which points into the body, then rises with falling rows.
 
     Attributes:
         apex_x, apex_y: where the beams meet, in columns; may lie outside the frame.
         r_min, r_max: first and last radius of image data, in columns from the apex; ``0 <= r_min < r_max``.
         angle_min, angle_max: opening angles in rad, ``-pi/2 < angle_min < angle_max < pi/2``.
-        aspect: row pitch over column pitch.
+        aspect: row pitch over column pitch; not 0.
     """
 
     apex_x: float

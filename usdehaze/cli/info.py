@@ -16,7 +16,7 @@ from usdehaze.plain_text import brief
 if TYPE_CHECKING:
     import numpy as np
 
-    from usdehaze.cine import Geometry
+    from usdehaze.cine import Cartesian, Geometry
     from usdehaze.io import Reading, Scan
 
 _PARALLEL_RAD = 1e-3  # a fan that is narrower than this is a linear array's rectangle
@@ -113,12 +113,11 @@ def _geometry_lines(geometry: Geometry) -> list[tuple[str, str]]:
         top, bottom = ((sector.apex_y + r) / sector.aspect for r in (sector.r_min, sector.r_max))
         half_width = sector.r_max * math.tan(sector.angle_max)
         columns = f"columns {math.ceil(sector.apex_x - half_width)} to {math.floor(sector.apex_x + half_width)}"
-        lines.append(
-            ("geometry", f"rectangle ({geometry.found_by}): rows {math.ceil(top)} to {math.floor(bottom)}, {columns}")
-        )
+        where = f"rows {math.ceil(top)} to {math.floor(bottom)}, {columns}"
+        lines.append(("geometry", f"rectangle ({geometry.found_by}): {where}{_more(geometry)}"))
     else:
         lines += [
-            ("geometry", f"scan-converted sector ({geometry.found_by})"),
+            ("geometry", f"scan-converted sector ({geometry.found_by}){_more(geometry)}"),
             ("apex", f"column {sector.apex_x:.1f}, row {sector.apex_y / sector.aspect:.1f}"),
             ("opening", f"{_degrees(sector.angle_min)} to {_degrees(sector.angle_max)}"),
             ("radii", f"{sector.r_min:.1f} to {sector.r_max:.1f} columns from the apex"),
@@ -127,6 +126,12 @@ def _geometry_lines(geometry: Geometry) -> list[tuple[str, str]]:
         row, column = geometry.spacing_m
         lines.append(("pixel spacing", f"{1000 * row:.4g} x {1000 * column:.4g} mm (row x column)"))
     return lines
+
+
+def _more(geometry: Cartesian) -> str:
+    """What else is to be said of the images on the screen."""
+    below = ", probe at the bottom" if geometry.sector is not None and geometry.sector.aspect < 0 else ""
+    return below + (f", the largest of {len(geometry.others) + 1} images" if geometry.others else "")
 
 
 def _degrees(angle_rad: float) -> str:

@@ -42,7 +42,7 @@ class FrameRange(click.ParamType):
 
 
 class LevelRange(click.ParamType):
-    """``BLACK:WHITE``: two numbers, the first below the second."""
+    """``BLACK:WHITE``: two different numbers."""
 
     name = "black:white"
 
@@ -53,7 +53,7 @@ class LevelRange(click.ParamType):
             black, white = map(float, str(value).split(":"))
         except ValueError:
             black = white = math.nan
-        if not -math.inf < black < white < math.inf:  # also for NaN
+        if not (math.isfinite(black) and math.isfinite(white) and black != white):
             self.fail(f"{value!r} is not black and white such as 0:255", param, ctx)
         return black, white
 

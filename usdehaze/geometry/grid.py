@@ -237,7 +237,7 @@ def gather_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> tu
     """
     depth_step = (sector.r_max - sector.r_min) / grid.n_depth
     angle_step = (sector.angle_max - sector.angle_min) / grid.n_angle
-    finest = min(1.0, sector.aspect)
+    finest = min(1.0, abs(sector.aspect))
     per_depth = int(np.clip(math.ceil(depth_step / finest), 1, SAMPLES_PER_CELL))
     per_angle = int(np.clip(math.ceil(angle_step * sector.r_max / finest), 1, SAMPLES_PER_CELL))
     radius = sector.r_min + depth_step * (np.arange(grid.n_depth * per_depth) + 0.5) / per_depth

@@ -13,12 +13,25 @@ import numpy as np
 from scipy import ndimage
 
 from ..cine import Cartesian, Geometry, Sector
-from .sector import COARSE_SIZE, LEVELS, SMALLEST, block_mean, enlarged, find_sector, frames_used, sector_mask
+from .sector import (
+    COARSE_SIZE,
+    LEVELS,
+    SMALLEST,
+    Fit,
+    block_mean,
+    enlarged,
+    find_fan,
+    find_sector,
+    frames_used,
+    sector_mask,
+)
 
 SMALLEST_SHARE = 0.04  # of the screen, that an image covers
 THICK = 7  # coarse pixels, about 3 % of the screen: text and scales are thinner
 TEXTURED = 0.3  # of an image's pixels differ from their neighbours; bars and boxes are flat
 WHOLE = 0.9  # of either side of the screen: an image that fills it
+GRAPHICS = 0.3  # of the range above the background: as bright as text
+FEWEST_GRAPHICS = 3  # a vendor's mark or two do not make a screen
 ALIKE = 0.9  # ratio of the sides of two images of one kind
 FAR = 1e8  # columns; a rectangle is a fan whose apex is so far away that its arcs are straight to 0.02 columns
 
@@ -28,6 +41,8 @@ Box = tuple[int, int, int, int]  # first row and column, last row and column
 def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0, cluttered: bool = False) -> list[Sector]:
     """All fans on a screen, largest first; see `usdehaze.geometry.find_sector` for one.
 
+    The ``aspect`` of a fan whose apex is below is negative; one is sought unless one with its apex above is certain.
+
     Args:
         frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``.
         floor_db: the value of black, negative dB.
@@ -35,17 +50,43 @@ def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0, cl
         cluttered: there may be anything in the frames: beside a fan that explains most of them another one is sought,
             and a single fan in parts of them.
     """
-    first = find_sector(frames_db, floor_db, aspect)
-    if first is not None and not cluttered:
-        return [first]
+    return sectors_beside(find_fan(frames_db, floor_db, aspect), frames_db, floor_db, aspect, cluttered)
+
+
+def sectors_beside(
+    first: Fit | None, frames_db: np.ndarray, floor_db: float, aspect: float, cluttered: bool
+) -> list[Sector]:
+    """What `find_sectors` finds, once it is known which fan is seen best with its apex above, if any."""
+    upturned = frames_db[:, ::-1]
+    below = None if first is not None and first.certain else find_fan(upturned, floor_db, aspect)
+    if below is not None and (first is None or below.score > first.score):
+        found = [below.sector, *(_beside(below.sector, upturned, floor_db, aspect) if cluttered else [])]
+        return [upside_down(sector, len(upturned[0])) for sector in found]
     if first is not None:
-        rest = frames_db.copy()
-        rest[:, ndimage.binary_dilation(sector_mask(first, rest.shape[1:]), iterations=5)] = floor_db
-        return [first, *_in_areas(rest, floor_db, aspect)]
+        return [first.sector, *(_beside(first.sector, frames_db, floor_db, aspect) if cluttered else [])]
+    if found := _several(frames_db, floor_db, aspect, cluttered):
+        return found
+    return [upside_down(sector, len(upturned[0])) for sector in _several(upturned, floor_db, aspect, cluttered)]
+
+
+def upside_down(sector: Sector, height: int) -> Sector:
+    """A fan in frames whose ``height`` rows have been turned round, in the coordinates of the frames."""
+    return replace(sector, apex_y=sector.apex_y - (height - 1) * sector.aspect, aspect=-sector.aspect)
+
+
+def _several(frames_db: np.ndarray, floor_db: float, aspect: float, cluttered: bool) -> list[Sector]:
+    """Fans in parts of the screen, where it has no single one."""
     found = _in_areas(frames_db, floor_db, aspect)
     if len(found) < 2:
         found = _in_halves(frames_db, floor_db, aspect) or (found if cluttered else [])
     return found
+
+
+def _beside(first: Sector, frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Sector]:
+    """Further fans on a screen of which one is known."""
+    rest = frames_db.copy()
+    rest[:, ndimage.binary_dilation(sector_mask(first, rest.shape[1:]), iterations=5)] = floor_db
+    return _in_areas(rest, floor_db, aspect)
 
 
 def _in_areas(frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Sector]:
@@ -149,6 +190,20 @@ def echo_boxes(frames_db: np.ndarray, floor_db: float) -> list[Box]:
         for box, side in zip(boxes, sides, strict=True)
         if all(ALIKE <= a / b <= 1 / ALIKE for a, b in zip(side, sides[0], strict=True))
     ]
+
+
+def has_graphics(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> bool:
+    """Whether there are bright things around the images in these boxes: text, scales, bars.
+
+    Args:
+        frames_db, floor_db: see `echo_areas`.
+        boxes: see `echo_boxes`.
+    """
+    lit = _bright(frames_db, floor_db, GRAPHICS)
+    margin = math.ceil(0.03 * max(lit.shape))
+    for top, left, bottom, right in boxes:
+        lit[max(top - margin, 0) : bottom + 1 + margin, max(left - margin, 0) : right + 1 + margin] = False
+    return int(ndimage.label(lit, np.ones((3, 3)))[1]) >= FEWEST_GRAPHICS
 
 
 def _fitted(lit: np.ndarray, area: np.ndarray) -> Box:

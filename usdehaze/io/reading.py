@@ -41,8 +41,9 @@ class Reading:
         frames: which frames, as a slice without a step; all by default.
         force: go on with a screen that shows no grey-scale B-mode.
         levels: stored values at the floor and at full scale (0 dB), in that order; needed only where the guess of
-            `usdehaze.io.levels` is wrong. Of decibels they also give the dynamic range.
-        rectangle: no fan is sought in frames whose file does not say where the image is.
+            `usdehaze.io.levels` is wrong. Of grey levels the first may be the larger: echoes are dark on white. Of
+            decibels they also give the dynamic range.
+        rectangle: no fan, and no other image, is sought in frames whose file does not say where the image is.
         strict: refuse a scan of which anything has to be guessed (`usdehaze.notes.Guess`).
 
     Raises:
@@ -66,8 +67,8 @@ class Reading:
         span = self.dynamic_range_db
         if span is not None and not (math.isfinite(span) and span > 0):
             raise ValueError(f"dynamic range of {span:g} dB; expected a positive number of dB")
-        if self.levels is not None and not -math.inf < self.levels[0] < self.levels[1] < math.inf:
-            raise ValueError("levels {:g}:{:g}; expected black below white".format(*self.levels))
+        if self.levels is not None and not (all(map(math.isfinite, self.levels)) and self.levels[0] != self.levels[1]):
+            raise ValueError("levels {:g}:{:g}; expected two different numbers".format(*self.levels))
         if self.frames is not None and self.frames.step not in (None, 1):
             raise ValueError(f"frames with a step of {self.frames.step}; expected consecutive frames")
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from usdehaze.cine import Geometry
+from usdehaze.io.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class StoredCine:
         guessed_axes: axes as they were taken where they had to be guessed, "THW" for instance, in the order in which
             they are stored: the frames may lie on their side. "" where they are known.
         axes_because: why they were taken so, to go on with after their names.
+        picture: of frames that may hold colours, frame index -> what ``read`` gives, and red, green and blue in the
+            same unit (bytes of grey levels that are no bytes); None for grey ones.
     """
 
     layout: str
@@ -49,6 +52,7 @@ class StoredCine:
     assumptions: tuple[str, ...] = ()
     guessed_axes: str = ""
     axes_because: str = ""
+    picture: Callable[[int], Picture] | None = None
 
 
 class ImageFile(Protocol):
@@ -61,13 +65,25 @@ class ImageFile(Protocol):
         """Closes it."""
 
 
+def moved(stored: StoredCine, move: Callable[[np.ndarray], np.ndarray]) -> StoredCine:
+    """Frames whose pixels a function moves, of ``(H, W)`` and of ``(H, W, 3)``; their shape is left to the caller."""
+    read, picture = stored.read, stored.picture
+    if picture is None:
+        return replace(stored, read=lambda index: move(read(index)))
+
+    def moved_picture(index: int) -> Picture:
+        found = picture(index)
+        return Picture(move(found.levels), None if found.rgb is None else move(found.rgb))
+
+    return replace(stored, read=lambda index: move(read(index)), picture=moved_picture)
+
+
 def turned(stored: StoredCine) -> StoredCine:
     """Frames with rows and columns the other way round."""
     n_frames, height, width = stored.shape
     return replace(
-        stored,
+        moved(stored, lambda values: values.swapaxes(0, 1)),
         shape=(n_frames, width, height),
-        read=lambda index: stored.read(index).T,
         spacing_m=stored.spacing_m and stored.spacing_m[::-1],
         origin_m=stored.origin_m[::-1],
     )

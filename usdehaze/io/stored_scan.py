@@ -12,22 +12,26 @@ import numpy as np
 
 from usdehaze.budget import spending
 from usdehaze.cine import Cartesian, Cine, Geometry, Source
+from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
-from usdehaze.geometry.sector import Fit, find_fan, frames_used
-from usdehaze.geometry.upright import turned_symmetry
+from usdehaze.geometry import image_mask
+from usdehaze.geometry.screen import images_of
+from usdehaze.geometry.sector import frames_used
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.gaps import gaps_outside, note_on_gaps
+from usdehaze.io.levels import BY_LEVELS
 from usdehaze.io.limits import check_frames
 from usdehaze.io.names import readable
+from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan, check_image
 from usdehaze.io.stored_cine import StoredCine, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
+from usdehaze.io.whole_screen import Screen, look_at
 from usdehaze.notes import Guess, refuse_guesses
 
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
-ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
 SECTOR_BYTES = 2**28  # that these frames may fill
 
 
@@ -41,8 +45,9 @@ class OpenFile(Protocol):
 class StoredScan(Scan):
     """Frames in a file with what had to be found out about them: units, full scale, and geometry.
 
-    The geometry is the file's own, else a sector found in the image, else a rectangle. Scans can be pickled, and used
-    after a fork: the file is then opened again.
+    The geometry is the file's own, else that of the sectors or areas of echoes on the screen, else a rectangle. The
+    cines have a ``tissue_mask`` where there is colour, False at its pixels. Scans can be pickled, and used after a
+    fork: the file is then opened again.
 
     Args:
         path: the file or folder.
@@ -55,6 +60,7 @@ class StoredScan(Scan):
     _file: OpenFile | None = None
     _stored: StoredCine | None = None
     _opened_by = 0
+    _colours = Colours()
 
     def __init__(self, path: str | os.PathLike[str], reading: Reading) -> None:
         self.path, self.reading, self._lies_on_its_side = Path(path), reading, False
@@ -108,40 +114,124 @@ class StoredScan(Scan):
         """Geometry of the frames, and what had to be assumed, one sentence each."""
         asked = self.reading.frame_range(stored.shape[0], self.path)[0]
         chosen = sector_frames(stored.shape, SECTOR_FRAMES) if stored.geometry is None else [asked]
-        values = [stored.read(index) for index in chosen]
-        notes = note_on_gaps(values)
-        if stored.geometry is not None:
-            return stored.geometry, notes
-        fit = None if self.reading.rectangle else self._find_fan(stored, values)
-        order = stored.guessed_axes
+        pictures = [self._picture(index) for index in chosen]
+        notes, geometry = note_on_gaps([picture.levels for picture in pictures]), stored.geometry
+        if geometry is None:
+            geometry, told = self._seek(stored, np.stack([self._whole_db(picture.levels) for picture in pictures]))
+            notes += told
+            if self._lies_on_its_side:
+                pictures = [self._picture(index) for index in chosen]
+        self.shape = self._opened().shape[1:]
+        images = [image_mask(part, self.shape) for part in images_of(geometry)]
+        return geometry, notes + self._look_at_colours(pictures, images)
+
+    def _whole_db(self, values: np.ndarray) -> np.ndarray:
+        """Stored values as dB, the floor where they are none."""
+        return self._scale.to_db(np.where(np.isfinite(values), values, self._scale.floor))
+
+    def _seek(self, stored: StoredCine, frames_db: np.ndarray) -> tuple[Geometry, tuple[str, ...]]:
+        """Geometry of frames whose file does not give it, as some of them show it, and what had to be assumed."""
+        row_m, column_m = stored.spacing_m or (1.0, 1.0)
+        order, notes, screen = stored.guessed_axes, tuple[str, ...](), None
+        if not self.reading.rectangle:
+            may_be_inverted, turns = self._may_be_inverted, bool(order)
+            how = {"can_turn": turns, "may_be_inverted": may_be_inverted}
+            screen = look_at(frames_db, -self.dynamic_range_db, row_m / column_m, **how)
+            notes += self._check_screen(screen, turns)
+            if screen.on_its_side:
+                self._lies_on_its_side, self._stored = True, turned(stored)
+                stored, order = self._stored, order.translate(str.maketrans("HW", "WH"))
         if self._lies_on_its_side:
-            self._stored = stored = turned(stored)
-            order = order.translate(str.maketrans("HW", "WH"))
             notes += (Guess(f"The fan lies on its side in the file: axes taken as {order}.", "--axes"),)
         elif order not in ("", "HW", "THW"):
             notes += (Guess(f"Axes taken as {order}{stored.axes_because}.", "--axes"),)
-        spacing_m = stored.spacing_m
-        known = "No geometry in the file" if spacing_m is None else "The file gives the pixel grid alone"
-        if fit is None:
-            if not self.reading.rectangle:
-                told = f"{known} and no sector found: the frames are taken as a rectangle."
-                notes += (Guess(told, "--rectangle"),)
-            return Cartesian(spacing_m, stored.origin_m, None, "none"), notes
-        square = ", pixels taken as square" if spacing_m is None else ""
-        notes += (f"{known}: the sector was found in the image{square}.",)
-        return Cartesian(spacing_m, stored.origin_m, fit.sector, "sector finder"), notes
+        if screen is None:
+            return Cartesian(stored.spacing_m, stored.origin_m), notes
+        known = "No geometry in the file" if stored.spacing_m is None else "The file gives the pixel grid alone"
+        notes += screen.notes(known, stored.spacing_m is None)
+        if not screen.sectors:
+            return Cartesian(stored.spacing_m, stored.origin_m), notes
+        first, *others = screen.sectors
+        return Cartesian(stored.spacing_m, stored.origin_m, first, "sector finder", (*others,)), notes
 
-    def _find_fan(self, stored: StoredCine, values: list[np.ndarray]) -> Fit | None:
-        """The fan in some frames, and in ``_lies_on_its_side`` whether rows and columns are the other way round."""
-        row_m, column_m = stored.spacing_m or (1.0, 1.0)
-        floor_db = -self.dynamic_range_db
-        frames_db = np.stack([self._scale.to_db(np.where(np.isfinite(v), v, self._scale.floor)) for v in values])
-        fit = find_fan(frames_db, floor_db, row_m / column_m)
-        if not stored.guessed_axes or (fit and fit.certain) or turned_symmetry(frames_db, floor_db) < ON_ITS_SIDE:
-            return fit
-        lying = find_fan(frames_db.swapaxes(1, 2), floor_db, column_m / row_m)
-        self._lies_on_its_side = lying is not None
-        return lying or fit
+    @property
+    def _may_be_inverted(self) -> bool:
+        """Whether nobody has said which end of the grey levels is black."""
+        return self.reading.levels is None and self._scale.units in ("8-bit", "grey")
+
+    def _check_screen(self, screen: Screen, can_turn: bool) -> tuple[str, ...]:
+        """Refuses what cannot be read, and takes grey levels the other way round where they are; what to tell of it."""
+        if screen.white_around:
+            black, white = self._scale.black, self._scale.full_scale
+            raise InputError(
+                self.path,
+                "is white all around, and shows no sector as it is nor inverted",
+                "black where there is no echo",
+                f"say --levels {black:g}:{white:g}, or --levels {white:g}:{black:g} if echoes are dark on white",
+            )
+        if screen.on_its_side and not can_turn:
+            advice = "turn it by 90 degrees, or go on with --rectangle"
+            raise InputError(self.path, "its fan lies on its side", "the probe above or below the image", advice)
+        if screen.empty and not self.reading.force:
+            raise self._no_b_mode("no area that looks like it")
+        if not screen.inverted:
+            return ()
+        self._scale = self._scale.inverted
+        return (Guess("Echoes are dark on white: grey levels taken as inverted.", BY_LEVELS),)
+
+    def _no_b_mode(self, found: str) -> InputError:
+        advice = "leave it out, or go on with --force"
+        return InputError(self.path, f"shows no grey-scale B-mode ({found})", "an image to dehaze", advice)
+
+    def _picture(self, index: int) -> Picture:
+        """Frame ``index`` of the file in stored values, with its colours where it may have some."""
+        stored = self._opened()
+        return Picture(stored.read(index)) if stored.picture is None else stored.picture(index)
+
+    def _in_bytes(self, picture: Picture) -> Picture:
+        """A picture as its colours are judged."""
+        if picture.rgb is None or picture.rgb.dtype == picture.levels.dtype == np.uint8:
+            return picture
+        levels, rgb = (db_to_grey(self._whole_db(v), self.dynamic_range_db) for v in (picture.levels, picture.rgb))
+        return Picture(levels, rgb)
+
+    def _look_at_colours(
+        self, pictures: list[Picture], images: list[np.ndarray], seek_tints: bool = True
+    ) -> tuple[str, ...]:
+        """Finds out what the colours of some frames mean in each of the images ``(H, W)`` bool; what to tell of it.
+
+        Raises:
+            InputError: they are all over.
+        """
+        pictures = [self._in_bytes(picture) for picture in pictures]
+        if all(picture.grey() is None for picture in pictures):
+            return ()
+        image, notes = np.logical_or.reduce(images), tuple[str, ...]()
+        self._colours = find_colours(pictures, images) if seek_tints else Colours()
+        if self._colours.tints:
+            notes += ("The B-mode is tinted: its luma is dehazed, its tint is kept.",)
+        if (share := self._colours.share_left(pictures, image)) > 0:
+            notes += (f"Colour is left as it is: {100 * share:.2g} % of the pixels in the image.",)
+        if self._colours.all_over(pictures, image):
+            if not self.reading.force:
+                raise self._no_b_mode("colour all over the image")
+            notes += ("Not grey-scale B-mode (colour all over the image), dehazed all the same.",)
+        return notes
+
+    def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        if self._opened().picture is None:
+            return self.read_db(start, stop), None
+        frames_db = np.empty((stop - start, *self.shape), np.float32)
+        masks, first = list[np.ndarray | None](), self.source.first_frame
+        with self._errors():
+            for row, index in enumerate(range(first + start, first + stop)):
+                picture = self._picture(index)
+                frames_db[row] = self._to_db(picture.levels, index)
+                masks.append(self._colours.b_mode(self._in_bytes(picture)))
+        if all(mask is None for mask in masks):
+            return frames_db, None
+        everywhere = np.ones(self.shape, bool)
+        return frames_db, np.stack([everywhere if mask is None else mask for mask in masks])
 
     def _opened(self) -> StoredCine:
         """The frames, in a file that this very process has opened: handles do not survive a fork."""

@@ -19,7 +19,7 @@ both signs about zero                refused: RF lines
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,16 @@ class DecibelScale:
     black: float = 0.0
     unsigned: bool = False
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def inverted(self) -> DecibelScale:
+        """The scale of grey levels whose black and white have been exchanged."""
+        return replace(self, black=self.full_scale, full_scale=self.black)
+
+    @property
+    def dark_on_white(self) -> bool:
+        """Whether the largest grey levels are no echo."""
+        return self.units in ("8-bit", "grey") and self.black > self.full_scale
 
     @property
     def floor(self) -> float:
@@ -204,8 +214,10 @@ def _amplitude(survey: Survey, path: object) -> Levels:
 
 def _asked(levels: tuple[float, float], units: str, path: object) -> Levels:
     black, white = levels
-    if units in ("envelope", "I/Q") and black != 0:
-        raise InputError(path, f"levels {black:g}:{white:g} of an envelope", f"0:{white:g}, 0 being no echo")
+    if units in ("envelope", "I/Q") and not 0 == black < white:
+        raise InputError(path, f"levels {black:g}:{white:g} of an envelope", f"0:{max(levels):g}, 0 being no echo")
+    if units == "dB" and black > white:
+        raise InputError(path, f"levels {black:g}:{white:g} of decibels", "the floor below 0 dB")
     return Levels(black, white)
 
 

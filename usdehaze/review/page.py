@@ -295,7 +295,7 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
     if geometry.spacing_m is not None:
         aspect = geometry.spacing_m[0] / geometry.spacing_m[1]
     elif geometry.sector is not None:
-        aspect = geometry.sector.aspect
+        aspect = abs(geometry.sector.aspect)
     return {"kind": "cartesian", "row_per_column": aspect}
 
 

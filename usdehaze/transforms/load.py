@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,11 @@ class LoadUltrasound(Transform):
     Only usdehaze's own reader is tried, so that what it has to say about a file reaches the caller.
 
     Args:
-        dataset, dynamic_range_db, frames, axes, units, layout: see `usdehaze.transforms.UltrasoundReader`.
+        dataset, dynamic_range_db, frames, axes, units, layout, levels, rectangle, strict, force: see
+            `usdehaze.transforms.UltrasoundReader`.
 
     Raises:
+        TypeError, ValueError: options that cannot be, whatever the file.
         InputError: when called, for a file that is missing or cannot be used. `monai.transforms.Compose` wraps it in a
             RuntimeError whose ``__cause__`` it is.
 
@@ -50,8 +52,14 @@ class LoadUltrasound(Transform):
         axes: str | None = None,
         units: Units | None = None,
         layout: Layout = "THW",
+        levels: Sequence[float] | None = None,
+        rectangle: bool = False,
+        strict: bool = False,
+        force: bool = False,
     ) -> None:
-        self.reader = UltrasoundReader(dataset, dynamic_range_db, frames, axes, units, layout)
+        self.reader = UltrasoundReader(
+            dataset, dynamic_range_db, frames, axes, units, layout, levels, rectangle, strict, force
+        )
 
     def __call__(self, filename: str | os.PathLike[str]) -> MetaTensor | Tensor:
         """Returns a MetaTensor, or a plain tensor under ``monai.data.set_track_meta(False)``."""
@@ -65,10 +73,12 @@ class LoadUltrasoundd(MapTransform):
 
     Args:
         keys: keys whose values are paths; frames replace them.
-        dataset, dynamic_range_db, frames, axes, units, layout: see `usdehaze.transforms.UltrasoundReader`.
+        dataset, dynamic_range_db, frames, axes, units, layout, levels, rectangle, strict, force: see
+            `usdehaze.transforms.UltrasoundReader`.
         allow_missing_keys: skip keys that are missing instead of raising.
 
     Raises:
+        TypeError, ValueError: options that cannot be, whatever the file.
         InputError: when called, see `LoadUltrasound`.
         KeyError: when called, for a missing key.
 
@@ -90,9 +100,15 @@ class LoadUltrasoundd(MapTransform):
         units: Units | None = None,
         allow_missing_keys: bool = False,
         layout: Layout = "THW",
+        levels: Sequence[float] | None = None,
+        rectangle: bool = False,
+        strict: bool = False,
+        force: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
-        self.loader = LoadUltrasound(dataset, dynamic_range_db, frames, axes, units, layout)
+        self.loader = LoadUltrasound(
+            dataset, dynamic_range_db, frames, axes, units, layout, levels, rectangle, strict, force
+        )
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,11 @@ class UltrasoundReader(ImageReader):
         frames: which frames, as a slice without a step; all by default.
         axes, units: of HDF5 files and images, where the guess is wrong; see `usdehaze.io.Reading`.
         layout: "THW", or "1THW" for one channel whose first axis is time; see `usdehaze.transforms.layout`.
+        levels: stored values at the floor and at 0 dB, where the guess is wrong; the first is the larger one where
+            black is shown as white.
+        rectangle: seek no fan, and no other image, in frames whose file does not say where the image is.
+        strict: refuse a file of which anything has to be guessed.
+        force: go on with a screen that shows no grey-scale B-mode.
 
     Raises:
         TypeError, ValueError: options that cannot be, whatever the file.
@@ -55,11 +61,24 @@ class UltrasoundReader(ImageReader):
         axes: str | None = None,
         units: Units | None = None,
         layout: Layout = "THW",
+        levels: Sequence[float] | None = None,
+        rectangle: bool = False,
+        strict: bool = False,
+        force: bool = False,
     ) -> None:
         check_options(dataset, frames, axes)
+        check_flags(rectangle=rectangle, strict=strict, force=force)
         self.layout = check_layout(layout)
         self.reading = Reading(
-            dataset=dataset, axes=axes, units=units, dynamic_range_db=dynamic_range_db, frames=frames
+            dataset=dataset,
+            axes=axes,
+            units=units,
+            dynamic_range_db=dynamic_range_db,
+            frames=frames,
+            levels=check_levels(levels),
+            rectangle=rectangle,
+            strict=strict,
+            force=force,
         )
 
     def verify_suffix(self, filename: Sequence[PathLike] | PathLike) -> bool:
@@ -121,15 +140,22 @@ class UltrasoundDicomReader(UltrasoundReader):
     `DehazeUltrasound` leaves them as they are.
 
     Args:
-        dynamic_range_db, frames, layout: see `UltrasoundReader`.
+        dynamic_range_db, frames, layout, levels, rectangle, strict, force: see `UltrasoundReader`.
     """
 
     only = DICOM
 
     def __init__(
-        self, dynamic_range_db: float | None = None, frames: slice | None = None, layout: Layout = "THW"
+        self,
+        dynamic_range_db: float | None = None,
+        frames: slice | None = None,
+        layout: Layout = "THW",
+        levels: Sequence[float] | None = None,
+        rectangle: bool = False,
+        strict: bool = False,
+        force: bool = False,
     ) -> None:
-        super().__init__(dynamic_range_db=dynamic_range_db, frames=frames, layout=layout)
+        super().__init__(None, dynamic_range_db, frames, None, None, layout, levels, rectangle, strict, force)
 
 
 def check_options(dataset: Any, frames: Any, axes: Any) -> None:
@@ -153,3 +179,28 @@ def check_options(dataset: Any, frames: Any, axes: Any) -> None:
         letters = str(axes).upper()
         if len(set(letters)) < len(letters) or not set("HW") <= set(letters) <= set("THWC"):
             raise ValueError(f"axes {axes!r}; expected H and W once, T and C at most once, such as THW or HWT")
+
+
+def check_levels(levels: Any) -> tuple[float, float] | None:
+    """Two numbers as a tuple; `Reading` says which two they may be.
+
+    Raises:
+        TypeError: something else.
+    """
+    if levels is None:
+        return None
+    numbers = tuple(levels) if isinstance(levels, list | tuple) else ()
+    if len(numbers) != 2 or not all(isinstance(n, Real) and not isinstance(n, bool) for n in numbers):
+        raise TypeError(f"levels must be black and white such as (0, 255), found {levels!r}")
+    return float(numbers[0]), float(numbers[1])
+
+
+def check_flags(**flags: Any) -> None:
+    """Refuses what is neither True nor False: a text such as "false" would be true.
+
+    Raises:
+        TypeError: there is one.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, found {value!r}")

@@ -1,14 +1,12 @@
-"""Samples of a frame -> grey levels, and which of its pixels are grey.
+"""Samples of a frame -> grey levels and colours.
 
 Luma is Y where the frame is stored as YBR, else ``0.299 R + 0.587 G + 0.114 B`` (ITU-R BT.601, as in PS3.3 C.7.6.3.1.2)
-rounded; a pixel counts as grey where its largest and smallest of R, G and B differ by at most `GREY_SPREAD`. Lossy
-compression leaves that much colour in grey speckle, and Doppler has more, save where it is nearly black.
+rounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from pydicom.dataset import Dataset
@@ -17,30 +15,7 @@ from pydicom.pixels import apply_color_lut, convert_color_space
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat
 from usdehaze.io.dicom.quiet import quiet
-
-GREY_SPREAD = 16  # of 255
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A decoded frame.
-
-    Attributes:
-        levels: ``(H, W)`` uint8 or uint16, stored levels of a grey frame, luma of a colour one.
-        rgb: ``(H, W, 3)`` uint8, or None for a grey frame.
-    """
-
-    levels: np.ndarray
-    rgb: np.ndarray | None = None
-
-    def grey(self) -> np.ndarray | None:
-        """``(H, W)`` bool, pixels without colour; None where that is all of them."""
-        if self.rgb is None:
-            return None
-        red, green, blue = (self.rgb[..., i] for i in range(3))
-        highest = np.maximum(np.maximum(red, green), blue)
-        grey = highest - np.minimum(np.minimum(red, green), blue) <= GREY_SPREAD
-        return None if grey.all() else grey
+from usdehaze.io.picture import Picture
 
 
 def luma(rgb: np.ndarray) -> np.ndarray:

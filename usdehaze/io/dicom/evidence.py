@@ -15,9 +15,9 @@ from pydicom.uid import UID
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, PixelFormat
-from usdehaze.io.dicom.colour import GREY_SPREAD
 from usdehaze.io.dicom.header import Header
 from usdehaze.io.dicom.jpeg import j2k_size, parse_jpeg
+from usdehaze.io.picture import GREY_SPREAD
 from usdehaze.notes import Guess
 
 NEUTRAL, NEUTRAL_SPREAD = 128, 10  # chroma of grey, of 255

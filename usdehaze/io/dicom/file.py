@@ -11,12 +11,13 @@ from pydicom.uid import UID
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
-from usdehaze.io.dicom.colour import Picture, is_colour, make_picture
+from usdehaze.io.dicom.colour import is_colour, make_picture
 from usdehaze.io.dicom.evidence import BY_FILE, Layout, count_note, native_layout, stream_layout, true_colours
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
@@ -144,6 +145,7 @@ class DicomFile:
             shape=(self.n_frames, self.pixel_format.rows, self.pixel_format.columns),
             dtype=np.dtype(stored_type if colour or levels.as_stored else np.float32),
             read=lambda index: self.levels_of(self.picture(index)),
+            picture=(lambda index: self.picture(index)) if colour else None,
             units=units,
             full_scale=full_scale,  # of 16 bits only the largest value can tell
             frame_times_s=frame_times_s(attributes, self.n_frames),

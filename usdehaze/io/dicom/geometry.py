@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from pydicom.dataset import Dataset
 
 from usdehaze.cine import Cartesian, Sector
-from usdehaze.geometry.screen import Box, echo_boxes, find_sectors, moved, rectangle
+from usdehaze.geometry.screen import find_sectors, moved, rectangle
 from usdehaze.io.dicom.regions import Region, find_regions, pixel_aspect, pixel_spacing_m
+from usdehaze.io.whole_screen import Screen, fan_on_its_side, is_dark_on_white, look_at, note_on_probe
 from usdehaze.notes import Guess
 
+PLAIN = Screen()
 IN_FILE = "an ultrasound region in the file"
 
 
@@ -25,6 +28,9 @@ class Place:
         notes: what had to be assumed, one sentence each.
         colour_flow: whether the regions are of colour flow.
         has_fan: whether there is a fan in them.
+        screen: what the frames show where no region says where the images are, and whether a region's fan lies on its
+            side.
+        traces_alone: there are regions, but of M-mode or spectral Doppler alone.
     """
 
     geometry: Cartesian
@@ -32,6 +38,8 @@ class Place:
     notes: tuple[str, ...]
     colour_flow: bool = False
     has_fan: bool = True
+    screen: Screen = PLAIN
+    traces_alone: bool = False
 
 
 def find_place(
@@ -40,7 +48,8 @@ def find_place(
     dynamic_range_db: float,
     force: bool = False,
     seek: bool = True,
-) -> Place | None:
+    may_be_inverted: bool = False,
+) -> Place:
     """The regions in the file, and the fans that the sector finder sees in them, or on a screen without regions.
 
     A region without a fan in it, as of a linear array, is given as a very narrow fan that fills the rectangle.
@@ -49,19 +58,18 @@ def find_place(
         attributes: of the file.
         frames_db: ``(T, H, W)`` dB, some frames to look at.
         dynamic_range_db: of the frames.
-        force: take regions of M-mode and spectral Doppler, or all of the screen, where there is no B-mode.
-        seek: False takes a screen without regions as a whole.
-
-    Returns:
-        None where nothing looks like B-mode.
+        force: take regions of M-mode and spectral Doppler where there is no B-mode.
+        seek: False takes regions, or a screen without any, as rectangles.
+        may_be_inverted: nobody has said which end of the grey levels is black.
     """
     shape = (frames_db.shape[1], frames_db.shape[2])
     regions = find_regions(attributes, shape)
     b_mode = regions.b_mode or (regions.traces if force else ())
     if not b_mode:
-        if not seek and not regions.traces:
-            return Place(Cartesian(pixel_spacing_m(attributes)), None, (), has_fan=False)
-        return None if regions.traces else _without_regions(attributes, frames_db, dynamic_range_db, force)
+        whole = Place(Cartesian(pixel_spacing_m(attributes)), None, (), has_fan=False)
+        if regions.traces:
+            return replace(whole, traces_alone=True)
+        return _without_regions(attributes, frames_db, dynamic_range_db, may_be_inverted) if seek else whole
     traces = [trace for trace in regions.traces if trace not in b_mode]
     first = b_mode[0]
     aspect = pixel_aspect(attributes) if first.spacing_m is None else first.spacing_m[0] / first.spacing_m[1]
@@ -73,17 +81,16 @@ def find_place(
             return Place(_cartesian(first, sectors, "sector finder"), None, tuple(notes))
     else:
         notes = []
-    inside = np.logical_or.reduce([_free_of(traces, region, shape) for region in b_mode])
-    found: list[Sector] = []
-    n_fans = 0
-    for region in b_mode:
-        usable = _free_of(traces, region, shape)
-        part = np.where(usable, frames_db, -dynamic_range_db)[
-            :, region.top : region.bottom + 1, region.left : region.right + 1
-        ]
-        sectors = [moved(fan, region.top, region.left) for fan in find_sectors(part, -dynamic_range_db, aspect)]
-        n_fans += len(sectors)
-        found += sectors or [rectangle(region.box, aspect)]
+    usable = [_free_of(traces, region, shape) for region in b_mode]
+    inside = np.logical_or.reduce(usable)
+    screen, sought = PLAIN, partial(_in_regions, b_mode, usable, floor_db=-dynamic_range_db, aspect=aspect)
+    fans, lying = sought(frames_db) if seek else ([[] for _ in b_mode], False)
+    if not any(fans) and seek and may_be_inverted and is_dark_on_white(frames_db, -dynamic_range_db):
+        fans, lying = sought(-dynamic_range_db - frames_db)
+        screen = Screen(inverted=True) if any(fans) else Screen(white_around=True)
+    screen = replace(screen, on_its_side=lying)
+    found = [s for some, region in zip(fans, b_mode, strict=True) for s in some or [rectangle(region.box, aspect)]]
+    n_fans = sum(map(len, fans))
     if n_left := len(traces) + len(regions.beside):
         notes.append(
             f"Regions of M-mode, spectral Doppler or colour flow beside the B-mode: {n_left}, left as they are."
@@ -95,29 +102,42 @@ def find_place(
     else:
         notes.append("No sector found within the ultrasound region that the file gives: it is taken as a rectangle.")
     geometry = _cartesian(first, found, "file" if n_fans == 0 else "sector finder")
-    return Place(geometry, inside, tuple(notes), regions.colour_flow and bool(regions.b_mode), n_fans > 0)
+    notes += note_on_probe(tuple(found))
+    return Place(geometry, inside, tuple(notes), regions.colour_flow and bool(regions.b_mode), n_fans > 0, screen)
 
 
-def _without_regions(attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, force: bool) -> Place | None:
+def _in_regions(
+    regions: tuple[Region, ...], usable: list[np.ndarray], frames_db: np.ndarray, floor_db: float, aspect: float
+) -> tuple[list[list[Sector]], bool]:
+    """The fans in each of the regions, of whose pixels some are usable ``(H, W)``; and whether one lies on its side."""
+    found, lying = [], False
+    for region, mask in zip(regions, usable, strict=True):
+        rows, columns = slice(region.top, region.bottom + 1), slice(region.left, region.right + 1)
+        part = np.where(mask, frames_db, floor_db)[:, rows, columns]
+        fans = find_sectors(part, floor_db, aspect)
+        lying = lying or (not fans and fan_on_its_side(part, floor_db, aspect) is not None)
+        found.append([moved(fan, region.top, region.left) for fan in fans])
+    return found, lying
+
+
+def _without_regions(
+    attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, may_be_inverted: bool
+) -> Place:
     spacing_m = pixel_spacing_m(attributes)
     aspect = pixel_aspect(attributes) if spacing_m is None else spacing_m[0] / spacing_m[1]
-    if sectors := find_sectors(frames_db, -dynamic_range_db, aspect, cluttered=True):
-        note = f"No ultrasound region in the file: {_the_sectors(len(sectors)).lower()} found in the whole image."
-        return Place(Cartesian(spacing_m, (0.0, 0.0), sectors[0], "sector finder", (*sectors[1:],)), None, (note,))
-    none = "No ultrasound region in the file and no sector found"
-    height, width = frames_db.shape[1:]
-    whole = (0, 0, height - 1, width - 1)
-    boxes: list[Box] = echo_boxes(frames_db, -dynamic_range_db) or ([whole] if force else [])
-    if not boxes:
-        return None
-    if boxes == [whole]:
-        note = f"{none}: the frames are taken as a rectangle."
-        return Place(Cartesian(spacing_m), None, (Guess(note, IN_FILE),), has_fan=False)
-    largest, *others = (rectangle(box, aspect) for box in boxes)
-    what = f"the {len(boxes)} largest areas of echoes are" if others else "the largest area of echoes is"
-    note = f"{none}: {what} taken as B-mode, all else is left."
+    screen = look_at(frames_db, -dynamic_range_db, aspect, framed=True, may_be_inverted=may_be_inverted)
+    if not screen.sectors:
+        note = "No ultrasound region in the file and no sector found: the frames are taken as a rectangle."
+        return Place(Cartesian(spacing_m), None, (Guess(note, IN_FILE),), has_fan=False, screen=screen)
+    largest, *others = screen.sectors
     geometry = Cartesian(spacing_m, (0.0, 0.0), largest, "sector finder", (*others,))
-    return Place(geometry, None, (Guess(note, IN_FILE),), has_fan=False)
+    count = len(screen.sectors)
+    if screen.fans:
+        note = f"No ultrasound region in the file: {_the_sectors(count).lower()} found in the whole image."
+        return Place(geometry, None, (note, *note_on_probe(screen.sectors)), screen=screen)
+    what = f"the {count} largest areas of echoes are" if others else "the largest area of echoes is"
+    note = f"No ultrasound region in the file and no sector found: {what} taken as B-mode, all else is left."
+    return Place(geometry, None, (Guess(note, IN_FILE),), has_fan=False, screen=screen)
 
 
 def _the_sectors(count: int) -> str:

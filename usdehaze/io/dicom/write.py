@@ -119,7 +119,7 @@ class DicomWriter(Sink):
     def _tissue(self, result: Result) -> Iterator[np.ndarray]:
         """Frames ``(H, W)`` or ``(H, W, 3)`` uint8 to write."""
         for row, tissue_db in enumerate(result.tissue):
-            before, after = (self._grey(frame) for frame in (result.cine.frames[row], tissue_db))
+            before, after = (self._level(frame) for frame in (result.cine.frames[row], tissue_db))
             if result.cine.tissue_mask is not None:
                 after = np.where(result.cine.tissue_mask[row], after, before)
             picture = self.source.picture(self.n_done + row) if self.colour else None
@@ -138,6 +138,11 @@ class DicomWriter(Sink):
             haze = self._grey(haze_db)
             mask = result.cine.tissue_mask
             yield haze if mask is None else np.where(mask[row], haze, 0).astype(np.uint8)
+
+    def _level(self, frame_db: np.ndarray) -> np.ndarray:
+        """Grey levels as the source has them: inverted where its own are."""
+        grey = self._grey(frame_db)
+        return 255 - grey if self.source.dark_on_white else grey
 
     def _grey(self, frame_db: np.ndarray) -> np.ndarray:
         return db_to_grey(frame_db, self.source.dynamic_range_db)

@@ -11,6 +11,7 @@ from usdehaze.budget import spend
 from usdehaze.io.decoding import decoding
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 
 
@@ -60,12 +61,19 @@ class GifImage:
             self.read,
             frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
             assumptions=notes,
+            picture=self.picture if self._colour else None,
         )
 
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)`` uint8."""
         self._image.seek(index)
         return luma(np.asarray(self._image.convert("RGB")))
+
+    def picture(self, index: int) -> Picture:
+        """Frame ``index`` with its colours."""
+        self._image.seek(index)
+        rgb = np.asarray(self._image.convert("RGB"))
+        return Picture(luma(rgb), rgb)
 
     def close(self) -> None:
         """Closes the file."""

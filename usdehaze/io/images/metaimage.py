@@ -15,6 +15,7 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.images.metaimage_header import read_header
 from usdehaze.io.luma import luma
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
@@ -77,10 +78,11 @@ class MetaImage:
             spacing_m=spacing_m,
             frame_times_s=header.times_s,
             assumptions=notes,
+            picture=self.picture if header.channels > 1 else None,
         )
 
-    def read(self, index: int) -> np.ndarray:
-        """Frame ``index``, ``(H, W)``; a compressed file is best read in order."""
+    def _channels(self, index: int) -> np.ndarray:
+        """Frame ``index``, ``(H, W, C)``."""
         self._switch_to(index // self._in_file)
         start = index % self._in_file * self._frame_bytes
         if self.header.compressed:
@@ -92,12 +94,19 @@ class MetaImage:
             raise InputError(self.path, f"ends in frame {index}", advice="the file may be cut off")
         dtype = self.header.dtype
         frame = np.frombuffer(values, dtype).astype(dtype.newbyteorder("="))
-        if self.header.channels == 1:
-            frame = frame.reshape(self.height, self.width)
-        else:
-            frame = luma(frame.reshape(self.height, self.width, self.header.channels))
-        frame = frame.T if self._turned else frame
+        frame = frame.reshape(self.height, self.width, self.header.channels)
+        frame = frame.swapaxes(0, 1) if self._turned else frame
         return frame[::-1] if "N" in self.header.orientation else frame
+
+    def read(self, index: int) -> np.ndarray:
+        """Frame ``index``, ``(H, W)``; a compressed file is best read in order."""
+        frame = self._channels(index)
+        return frame[..., 0] if self.header.channels == 1 else luma(frame)
+
+    def picture(self, index: int) -> Picture:
+        """Frame ``index`` with its colours."""
+        frame = self._channels(index)
+        return Picture(luma(frame), frame[..., :3])
 
     @property
     def _start(self) -> int:

@@ -16,6 +16,7 @@ from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import format_of, images_in
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import ImageFile, StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
@@ -51,7 +52,7 @@ class ImageFolderScan(ImageScan):
         if first.shape[0] != 1:
             raise InputError(self.path, f"{paths[0].name} alone holds {first.shape[0]} frames", "one frame a file")
 
-        def read(index: int) -> np.ndarray:
+        def picture(index: int) -> Picture:
             with closing(open_image(paths[index])) as image:
                 one = image.stored()
                 if one.shape != first.shape or one.dtype != first.dtype:
@@ -62,17 +63,18 @@ class ImageFolderScan(ImageScan):
                         f"{first.shape[1]} x {first.shape[2]} {first.dtype} as in {paths[0].name}",
                         "give images that belong to no cine one by one",
                     )
-                return one.read(0)
+                return Picture(one.read(0)) if one.picture is None else one.picture(0)
 
         return StoredCine(
             f"folder of images ({first.layout})",
             f"{paths[0].name} ... {paths[-1].name}",
             (len(paths), *first.shape[1:]),
             first.dtype,
-            read,
+            lambda index: picture(index).levels,
             spacing_m=first.spacing_m,
             origin_m=first.origin_m,
             assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.", *first.assumptions),
+            picture=picture,
         )
 
 
@@ -87,8 +89,9 @@ class PillowImage:
         self.path = path
         self._image = Image.open(path, formats=PILLOW_FORMATS)  # kept open: it knows where each page begins
         try:
-            self.kind, self._first = self._image.format, _values(self._image, path)
-            self._colour = _is_coloured(self._image)
+            self.kind, self._first = self._image.format, _picture(self._image, path)
+            rgb = self._first.rgb
+            self._colour = rgb is not None and bool((rgb != rgb[..., :1]).any())
             self.n_frames = self._count()
         except BaseException:
             self.close()
@@ -106,20 +109,32 @@ class PillowImage:
 
     def stored(self) -> StoredCine:
         """The frames."""
-        shape = (self.n_frames, *self._first.shape)
-        notes = ("Colours taken as their luma.",) if self._colour else ()
-        return StoredCine(f"{self.kind} image", "", shape, self._first.dtype, self.read, assumptions=notes)
+        first = self._first.levels
+        return StoredCine(
+            f"{self.kind} image",
+            "",
+            (self.n_frames, *first.shape),
+            first.dtype,
+            self.read,
+            assumptions=("Colours taken as their luma.",) if self._colour else (),
+            picture=self.picture,  # a page in colour may follow
+        )
 
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)``."""
+        return self.picture(index).levels
+
+    def picture(self, index: int) -> Picture:
+        """Frame ``index`` with its colours."""
         if index == 0:
             return self._first
         self._image.seek(index)
-        values, first = _values(self._image, self.path), self._first
+        picture = _picture(self._image, self.path)
+        values, first = picture.levels, self._first.levels
         if values.shape != first.shape or values.dtype != first.dtype:
             found, expected = (f"{v.shape} {v.dtype}" for v in (values, first))
             raise InputError(self.path, f"frame {index} is {found}", expected)
-        return values
+        return picture
 
     def close(self) -> None:
         """Closes it."""
@@ -143,21 +158,14 @@ def natural_order(paths: list[Path]) -> list[Path]:
     return sorted(paths, key=lambda p: ([int(t) if t.isdigit() else t for t in re.split(r"([0-9]+)", p.name)], p.name))
 
 
-def _is_coloured(image: Image.Image) -> bool:
-    """Whether any pixel of the frame that an image stands at is not grey."""
-    if image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16"):
-        return False
-    rgb = np.asarray(image.convert("RGB"))
-    return bool((rgb != rgb[..., :1]).any())
-
-
-def _values(image: Image.Image, path: Path) -> np.ndarray:
-    """``(H, W)`` grey levels: uint8, or what deeper images hold."""
+def _picture(image: Image.Image, path: Path) -> Picture:
+    """Grey levels, uint8 or what deeper images hold, and the colours of an image in colour."""
     check_frame((image.height, image.width), path)
     if image.mode in ("L", "I", "F") or image.mode.startswith("I;16"):
         values = np.asarray(image)
     elif image.mode in ("1", "LA"):
         values = np.asarray(image.convert("L"))
     else:
-        values = luma(np.asarray(image.convert("RGB")))
-    return values.astype(values.dtype.newbyteorder("="))
+        rgb = np.asarray(image.convert("RGB"))
+        return Picture(luma(rgb), rgb)
+    return Picture(values.astype(values.dtype.newbyteorder("=")))

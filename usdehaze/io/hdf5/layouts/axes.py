@@ -23,6 +23,7 @@ from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, plain, valu
 from usdehaze.io.hdf5.layouts.resemblance import COLOUR_LIKENESS, COLOUR_SHARE, changes, likeness, shared_levels
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 
 
@@ -53,11 +54,18 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
     turn = [kept.index(letter) for letter in "HWC"]
     channels = sides.get("C", 1)
 
-    def read_frame(index: int) -> np.ndarray:
+    def read_channels(index: int) -> np.ndarray:
         values = read(index)
         shape = [1 if letter not in sides else sides[letter] for letter in kept]
-        frame = values.reshape(shape).transpose(turn)
+        return values.reshape(shape).transpose(turn)
+
+    def read_frame(index: int) -> np.ndarray:
+        frame = read_channels(index)
         return frame[:, :, 0] if channels == 1 else luma(frame)
+
+    def picture(index: int) -> Picture:
+        frame = read_channels(index)
+        return Picture(luma(frame), frame[:, :, :3])
 
     return StoredCine(
         layout,
@@ -68,6 +76,7 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
         assumptions=("Colour channels taken together as their luma.",) if channels > 1 else (),
         guessed_axes="" if axes else "".join(sorted(order, key=lambda letter: order[letter])),
         axes_because=because,
+        picture=picture if channels > 1 else None,
     )
 
 

@@ -11,6 +11,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import attribute, check_storage
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 
 MAX_CELLS = 100_000
@@ -37,14 +38,24 @@ def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | N
     if first.shape[0] != 1:
         raise InputError(path, f"cells of {name!r} hold {first.shape[0]} frames each", "one frame a cell")
 
-    def read(index: int) -> np.ndarray:
+    def frame(index: int) -> StoredCine:
         cell = frames_of(_checked(dataset, index, path), path, first.layout, axes)
         if cell.shape != first.shape or cell.dtype != first.dtype:
             found = f"cell {index} of {name!r} is {cell.shape[1:]} {cell.dtype}"
             raise InputError(path, found, f"{first.shape[1:]} {first.dtype} as in the first")
-        return cell.read(0)
+        return cell
 
-    return replace(first, dataset=name, shape=(int(dataset.size), *first.shape[1:]), read=read)
+    def picture(index: int) -> Picture:
+        cell = frame(index)
+        return Picture(cell.read(0)) if cell.picture is None else cell.picture(0)
+
+    return replace(
+        first,
+        dataset=name,
+        shape=(int(dataset.size), *first.shape[1:]),
+        read=lambda index: frame(index).read(0),
+        picture=first.picture and picture,
+    )
 
 
 def _checked(dataset: h5py.Dataset, index: int, path: object) -> h5py.Dataset:

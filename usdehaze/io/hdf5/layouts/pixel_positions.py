@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from usdehaze.cine import Geometry, Polar
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import StoredCine, moved
 
 TOLERANCE = 0.05  # pixels
 
@@ -27,8 +27,7 @@ def with_geometry(cine: StoredCine, x_m: np.ndarray, z_m: np.ndarray) -> StoredC
         return _unplaced(cine)
     x_m, z_m, down, right = _ascending(x_m, z_m)
     if down < 0 or right < 0:
-        read = cine.read
-        cine = replace(cine, read=lambda index: read(index)[::down, ::right])
+        cine = moved(cine, lambda values: values[::down, ::right])
     axes = _steady(z_m, x_m)
     if axes is not None:
         steps, across = (np.diff(axis) for axis in axes)

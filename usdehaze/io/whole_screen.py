@@ -1,0 +1,132 @@
+"""Where the images are in frames whose file does not say: fans, areas of echoes, or all of it; and how they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from usdehaze.cine import Sector
+from usdehaze.geometry.screen import echo_boxes, has_graphics, rectangle, sectors_beside, upside_down
+from usdehaze.geometry.sector import find_fan
+from usdehaze.geometry.upright import turned_symmetry
+from usdehaze.notes import Guess
+
+ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
+BORDER = 0.02  # of the height and width of a frame
+WHITE = 0.98  # of full scale: lossy compression leaves no purer white
+MOST_OF_BORDER, MUCH_OF_FRAME = 0.8, 0.15  # share that is white where echoes are dark on white
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What some frames show.
+
+    Attributes:
+        sectors: of the images, the largest first, rectangles as very narrow ones; none where all of the frame is one
+            image, or where nothing looks like one.
+        fans: whether they are fans.
+        empty: nothing looks like B-mode.
+        on_its_side: the fan lies on its side; ``sectors`` are those of the frames turned, rows for columns.
+        inverted: echoes are dark on white; the rest is of the frames as they should be.
+        white_around: the frames are white around, but inverting them shows no fan either.
+    """
+
+    sectors: tuple[Sector, ...] = ()
+    fans: bool = False
+    empty: bool = False
+    on_its_side: bool = False
+    inverted: bool = False
+    white_around: bool = False
+
+    def notes(self, known: str, square: bool) -> tuple[str, ...]:
+        """What to tell about the images.
+
+        Args:
+            known: what the file says of its geometry, to begin the sentence with.
+            square: pixels had to be taken as square.
+        """
+        several = len(self.sectors) > 1
+        if not self.sectors:
+            return (Guess(f"{known} and no sector found: the frames are taken as a rectangle.", "--rectangle"),)
+        if not self.fans:
+            areas = f"the {len(self.sectors)} largest areas of echoes are" if several else "the largest area is"
+            return (Guess(f"{known} and no sector found: {areas} taken as B-mode, all else is left.", "--rectangle"),)
+        found = (
+            f"{len(self.sectors)} sectors were found in the image" if several else "the sector was found in the image"
+        )
+        each = ", each dehazed by itself" if several else ""
+        return (f"{known}: {found}{', pixels taken as square' if square else ''}{each}.", *note_on_probe(self.sectors))
+
+
+def look_at(
+    frames_db: np.ndarray,
+    floor_db: float,
+    aspect: float,
+    *,
+    can_turn: bool = False,
+    may_be_inverted: bool = False,
+    framed: bool = False,
+) -> Screen:
+    """Finds the images on a screen.
+
+    Args:
+        frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``, some frames to look at.
+        floor_db: the value of black, negative dB.
+        aspect: row pitch over column pitch.
+        can_turn: rows and columns are a guess: a fan on its side that is seen better goes before one that is upright.
+        may_be_inverted: nobody has said which end of the grey levels is black.
+        framed: the frames are a screen for sure: a single area of echoes is an image even where no text or scale is
+            around it. (In bare frames, deep tissue may be too dark to be seen.)
+    """
+    seen = _look_at(frames_db, floor_db, aspect, can_turn, framed)
+    if seen.fans or not may_be_inverted or not is_dark_on_white(frames_db, floor_db):
+        return seen
+    inverted = _look_at(floor_db - frames_db, floor_db, aspect, can_turn, framed)
+    return replace(inverted, inverted=True) if inverted.fans else replace(seen, white_around=True)
+
+
+def _look_at(frames_db: np.ndarray, floor_db: float, aspect: float, can_turn: bool, framed: bool) -> Screen:
+    fit = find_fan(frames_db, floor_db, aspect)
+    if fit is None or (can_turn and not fit.certain):
+        lying = fan_on_its_side(frames_db, floor_db, aspect)
+        if lying is not None:
+            return Screen((lying,), True, on_its_side=True)
+    if sectors := sectors_beside(fit, frames_db, floor_db, aspect, cluttered=True):
+        return Screen(tuple(sectors), True)
+    height, width = frames_db.shape[1:]
+    boxes = echo_boxes(frames_db, floor_db)
+    if boxes == [(0, 0, height - 1, width - 1)]:
+        return Screen()
+    if len(boxes) == 1 and not framed and not has_graphics(frames_db, floor_db, boxes):
+        return Screen()
+    return Screen(tuple(rectangle(box, aspect) for box in boxes), empty=not boxes)
+
+
+def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float) -> Sector | None:
+    """The fan in frames turned, rows for columns; None where none is seen, or the image is upright by its symmetry."""
+    if turned_symmetry(frames_db, floor_db) < ON_ITS_SIDE:
+        return None
+    turned = frames_db.swapaxes(1, 2)
+    if (fit := find_fan(turned, floor_db, 1 / aspect)) is not None:
+        return fit.sector
+    fit = find_fan(turned[:, ::-1], floor_db, 1 / aspect)
+    return None if fit is None else upside_down(fit.sector, turned.shape[1])
+
+
+def note_on_probe(sectors: tuple[Sector, ...]) -> tuple[str, ...]:
+    """What to tell where the probe is at the bottom."""
+    if not any(sector.aspect < 0 for sector in sectors):
+        return ()
+    note = "The fan stands upside down, the probe at the bottom: taken so, and left so in the result."
+    return (Guess(note, "--rectangle, or frames with the probe at the top"),)
+
+
+def is_dark_on_white(frames_db: np.ndarray, floor_db: float) -> bool:
+    """Whether the frames ``(T, H, W)`` dB are white all around, as of a print, or of grey levels that are inverted."""
+    frame = frames_db[len(frames_db) // 2]
+    white = frame >= (1 - WHITE) * floor_db
+    border = np.ones_like(white)
+    rows, columns = (max(1, round(BORDER * side)) for side in frame.shape)
+    border[rows:-rows, columns:-columns] = False
+    return bool(white[border].mean() >= MOST_OF_BORDER and white.mean() >= MUCH_OF_FRAME)
