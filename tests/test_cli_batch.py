@@ -57,6 +57,26 @@ def test_a_scan_that_changed_and_a_set_that_is_not_whole_are_done_again(tmp_path
     assert done.exit_code == 0 and (study / "p1" / "a.dehazed.png").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--seed", "3"), "seed 0, now 3"),
+        (("--strength", "0.5"), "strength 1, now 0.5"),
+        (("--caution", "0.7"), "caution "),
+        (("--frames", "1:2"), "first frame 0, now 1"),
+        (("--dynamic-range", "50"), "dynamic range"),
+    ],
+)
+def test_a_result_of_other_settings_is_made_anew(tmp_path, model, study, options, told):  # noqa: F811
+    scan, result = study / "p1" / "a.h5", study / "p1" / "a.dehazed.h5"
+    run("process", scan)
+    done = run("process", scan, "--skip-existing", *options)
+    assert done.exit_code == 0 and "made anew" in done.stdout and told in done.stdout, done.stdout
+    before = result.stat().st_mtime_ns
+    assert "there already" in run("process", scan, "--skip-existing", *options).stdout
+    assert result.stat().st_mtime_ns == before
+
+
 @pytest.mark.parametrize("option", ["--overwrite", "--skip-existing"])
 def test_the_result_of_another_scan_is_never_replaced(tmp_path, model, option):  # noqa: F811
     write(tmp_path / "a.h5", {"cine": FRAMES})

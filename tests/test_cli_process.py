@@ -37,13 +37,17 @@ def model(monkeypatch):
                 raise UsdehazeError("device cuda:7 is not there; expected cpu")
             return cls()
 
+        @property
+        def told(self):
+            told = {"preset": "fast", "guidance": "proximal", "steps": 20, "tissue_prior": "t sha256:0"}
+            given = {"strength": asked.settings["strength"], "caution": asked.settings["caution"] or 0.85}
+            return told | {"haze_prior": "h sha256:1", "seed": asked.settings["seed"]} | given
+
         def dehaze(self, cine, progress=None):
             asked.cines.append(cine)
             asked.during()
             tissue = np.maximum(cine.frames - 1, -cine.dynamic_range_db)
-            settings = {"preset": "fast", "guidance": "proximal", "steps": 20, "tissue_prior": "t sha256:0"}
-            settings |= {"haze_prior": "h sha256:1", "seed": asked.settings["seed"]}
-            return Result(cine, tissue, tissue - 5, None, settings)
+            return Result(cine, tissue, tissue - 5, None, self.told)
 
     module = ModuleType("usdehaze.dehazing.dehazer")
     module.Dehazer = Dehazer

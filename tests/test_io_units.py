@@ -155,8 +155,8 @@ def test_options_win_over_what_values_look_like(tmp_path, options, expected):
 
 
 def test_levels_that_cannot_be_are_refused(tmp_path):
-    with pytest.raises(InputError, match="levels 2:1; expected black below white"):
-        read(tmp_path, LEVEL, levels=(2, 1))
+    with pytest.raises(InputError, match="levels 2:2; expected two different numbers"):
+        read(tmp_path, LEVEL, levels=(2, 2))
     with pytest.raises(InputError, match="levels 1:2 of an envelope; expected 0:2"):
         read(tmp_path, LEVEL, levels=(1, 2), units="envelope")
 

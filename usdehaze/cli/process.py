@@ -46,7 +46,9 @@ CHUNK_FRAMES, CHUNK_BYTES = 128, 32 * 2**20  # taken on at once at most, as floa
 @sampling_options
 @reading_options
 @click.option("--overwrite", is_flag=True, help="Replace results that exist.")
-@click.option("--skip-existing", is_flag=True, help="Leave out scans whose results are there: goes on with a folder.")
+@click.option(
+    "--skip-existing", is_flag=True, help="Leave out scans with results of these settings: goes on with a folder."
+)
 @click.option("--log", metavar="FILE.jsonl", help="Also write what became of each scan, a line each, and a CSV of it.")
 @output_options
 @click.option(
@@ -176,7 +178,7 @@ class Worker:
 
         entry = Entry(readable(str(job.scan)))
         try:
-            if self._stands(job):
+            if self._stands(job, reading):
                 entry.outcome = "skipped"
                 return entry
             scan = self._open(job, reading)
@@ -207,7 +209,7 @@ class Worker:
         self.error = error
         entry.error = readable(describe(error, job.scan))
 
-    def _stands(self, job: Job) -> bool:
+    def _stands(self, job: Job, reading: Reading) -> bool:
         """Whether there is nothing left to do for the job."""
         if self._finished_before(job):
             return True
@@ -216,6 +218,11 @@ class Worker:
                 check_owner(job)
             return False
         if not standing(job):
+            return False
+        from usdehaze.io.standing import made_otherwise, wanted_of
+
+        if other := made_otherwise(job.result, {**self.load().told, **wanted_of(reading)}):
+            self.console.say(f"{job.scan}: {job.result} was made with other settings ({other}): made anew")
             return False
         self.console.say(f"{job.scan} -> {job.result} (there already)")
         return True

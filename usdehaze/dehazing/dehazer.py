@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -220,15 +220,18 @@ class Dehazer:
             if progress:
                 progress(block.stop, n_frames)
         settings = {
-            **self.settings.told(),
+            **self.told,
             **({"own_settings": own} if (own := self.settings.own()) else {}),
-            **self.chain.networks(),
             "evaluations": round(self.settings.samples * sum(passes) / len(passes)),
             "device": str(self.device),
             "engine": self.engine.name if self.engine else "torch",
-            "precision": self.precision,
         }
         return Result(cine, tissue, haze, std, settings, between)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Settings and networks that decide results, by the names that they have there."""
+        return {**self.settings.told(), **self.chain.networks(), "precision": self.precision}
 
     def with_settings(self, settings: Settings) -> Dehazer:
         """The same networks, device, batch size, precision and engine under other settings."""

@@ -31,7 +31,6 @@ THICK = 7  # coarse pixels, about 3 % of the screen: text and scales are thinner
 TEXTURED = 0.3  # of an image's pixels differ from their neighbours; bars and boxes are flat
 WHOLE = 0.9  # of either side of the screen: an image that fills it
 GRAPHICS = 0.3  # of the range above the background: as bright as text
-FEWEST_GRAPHICS = 3  # a vendor's mark or two do not make a screen
 ALIKE = 0.9  # ratio of the sides of two images of one kind
 FAR = 1e8  # columns; a rectangle is a fan whose apex is so far away that its arcs are straight to 0.02 columns
 
@@ -192,8 +191,9 @@ def echo_boxes(frames_db: np.ndarray, floor_db: float) -> list[Box]:
     ]
 
 
-def has_graphics(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> bool:
-    """Whether there are bright things around the images in these boxes: text, scales, bars.
+def graphics_around(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> tuple[int, float]:
+    """How many bright things (letters, scales, bars) there are around the images in these boxes, and their share of the
+    frame.
 
     Args:
         frames_db, floor_db: see `echo_areas`.
@@ -203,7 +203,7 @@ def has_graphics(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> bo
     margin = math.ceil(0.03 * max(lit.shape))
     for top, left, bottom, right in boxes:
         lit[max(top - margin, 0) : bottom + 1 + margin, max(left - margin, 0) : right + 1 + margin] = False
-    return int(ndimage.label(lit, np.ones((3, 3)))[1]) >= FEWEST_GRAPHICS
+    return int(ndimage.label(lit, np.ones((3, 3)))[1]), float(lit.mean())
 
 
 def _fitted(lit: np.ndarray, area: np.ndarray) -> Box:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from usdehaze.cine import Sector
-from usdehaze.geometry.screen import echo_boxes, has_graphics, rectangle, sectors_beside, upside_down
+from usdehaze.geometry.screen import graphics_around, echo_boxes, rectangle, sectors_beside, upside_down
 from usdehaze.geometry.sector import find_fan
 from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.notes import Guess
@@ -15,6 +15,8 @@ from usdehaze.notes import Guess
 ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
 BORDER = 0.02  # of the height and width of a frame
 WHITE = 0.98  # of full scale: lossy compression leaves no purer white
+FEWEST_GRAPHICS = 3  # around an image: a vendor's mark or two do not make a screen
+LARGE_GRAPHICS = 0.005  # of the frame
 MOST_OF_BORDER, MUCH_OF_FRAME = 0.8, 0.15  # share that is white where echoes are dark on white
 
 
@@ -98,8 +100,10 @@ def _look_at(frames_db: np.ndarray, floor_db: float, aspect: float, can_turn: bo
     boxes = echo_boxes(frames_db, floor_db)
     if boxes == [(0, 0, height - 1, width - 1)]:
         return Screen()
-    if len(boxes) == 1 and not framed and not has_graphics(frames_db, floor_db, boxes):
-        return Screen()
+    if len(boxes) < 2 and not framed:
+        count, share = graphics_around(frames_db, floor_db, boxes)
+        if count < (FEWEST_GRAPHICS if boxes else 1) and share < LARGE_GRAPHICS:
+            return Screen()
     return Screen(tuple(rectangle(box, aspect) for box in boxes), empty=not boxes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ from usdehaze.errors import UsdehazeError, foreign
 from usdehaze.io import RESULT_SUFFIX, open_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, sha256_of
 from usdehaze.io.formats import DICOM, format_of
+from usdehaze.io.standing import made_otherwise, wanted_of
 from usdehaze.plain_text import one_line
+from usdehaze.transforms.dehaze import DehazeUltrasoundd
+from usdehaze.transforms.load import LoadUltrasoundd
 from usdehaze.transforms.save import SaveUltrasoundd
 
 
@@ -34,7 +37,8 @@ def dehaze_all(
         items: ``{"image": path of a scan}``, as of a MONAI dataset.
         steps: from such an item to tissue and haze; `save` follows by itself.
         save: writes the files.
-        resume: pass over scans whose results are there already; a set of files that is incomplete is made anew.
+        resume: pass over scans whose results are there already; a set of files that is incomplete, or of other settings
+            than those of the `DehazeUltrasoundd` and `LoadUltrasoundd` among the steps, is made anew.
         raise_on_failure: raise at the end where a scan has failed.
         say: prints a line.
 
@@ -55,7 +59,7 @@ def dehaze_all(
             if writers[target] > 1:
                 raise UsdehazeError(f"{scan}: would write {target}, as another scan; give each its own folder")
             there = resume and not save.overwrite and target.exists()
-            if there and is_complete(target, scan, save.save_haze):
+            if there and is_complete(target, scan, save.save_haze) and not _made_otherwise(target, steps, say):
                 told["kept"].append(str(target))
                 say(one_line(f"{Path(scan).name}: {target} is there already"))
                 continue
@@ -89,6 +93,27 @@ def is_complete(target: Path, scan: str, save_haze: bool) -> bool:
     suffixes = [DICOM_SUFFIX, DICOM_HAZE_SUFFIX][: 2 if save_haze else 1] if format_of(scan) is DICOM else []
     stem = target.name.removesuffix(RESULT_SUFFIX)
     return all(target.with_name(stem + suffix).exists() for suffix in suffixes)
+
+
+def _made_otherwise(target: Path, steps: object, say: Callable[[str], None]) -> bool:
+    """Whether a result is of other settings than the steps have; says so."""
+    wanted: dict[str, Any] = {}
+    for step in _flat(steps):
+        if isinstance(step, DehazeUltrasoundd):
+            wanted |= step.dehaze.dehazer.told
+        if isinstance(step, LoadUltrasoundd):
+            wanted |= wanted_of(step.loader.reader.reading)
+    other = made_otherwise(target, wanted)
+    if other:
+        say(one_line(f"{target} was made with other settings ({other}): made anew"))
+    return bool(other)
+
+
+def _flat(steps: object) -> Iterator[object]:
+    """The steps of a pipeline, and of pipelines in it."""
+    yield steps
+    for step in getattr(steps, "transforms", ()):
+        yield from _flat(step)
 
 
 def _cause(error: BaseException, scan: str) -> str:
