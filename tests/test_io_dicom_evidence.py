@@ -243,3 +243,52 @@ def test_frames_of_a_video_are_counted_where_it_is_not_said_how_many(tmp_path, s
     frames = np.repeat(fan_frames(5, 128, 128)[..., None], 3, axis=3)
     cine, notes = read(video_file(tmp_path / "a.dcm", frames, NumberOfFrames=said))
     assert len(cine.frames) == 5 and "the pixel data hold 5 frames" in notes
+
+
+def doppler(levels):
+    """``(T, H, W, 3)`` uint8: grey levels, and some red and blue in them."""
+    rgb = np.repeat(levels[..., None], 3, axis=-1)
+    rgb[:, 30:40, 20:40] = (200, 30, 10)
+    rgb[:, 40:50, 20:40] = (10, 40, 210)
+    return rgb
+
+
+def tinted(levels):
+    return np.stack([levels, levels * 0.8, levels * 0.6], axis=-1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("planar", [0, 1])
+@pytest.mark.parametrize("said", [0, 1, None])
+@pytest.mark.parametrize("colours", [doppler, tinted, grey_ybr])
+def test_planes_are_told_by_the_bytes(tmp_path, planar, said, colours):
+    pixels = colours(fan_frames(3, 80, 70))
+    data = (pixels.transpose(0, 3, 1, 2) if planar else pixels).tobytes()
+    photometric = "YBR_FULL" if colours is grey_ybr else "RGB"
+    path = labelled(tmp_path / "a.dcm", pixels.shape, photometric, data, PlanarConfiguration=said)
+    true = labelled(tmp_path / "b.dcm", pixels.shape, photometric, data, PlanarConfiguration=planar)
+    (cine, notes), (expected, _) = read(path), read(true)
+    assert np.array_equal(cine.frames, expected.frames)
+    assert ("Planar Configuration says" in notes) == (planar != (said or 0))
+    with open_dicom(path) as scan:
+        assert colours is grey_ybr or np.array_equal(scan.picture(1).rgb, pixels[1])
+
+
+@pytest.mark.parametrize("photometric", ["YBR_PARTIAL_420", "YBR_PARTIAL_422"])
+@pytest.mark.parametrize("bytes_a_pixel", [2, 3])
+@pytest.mark.parametrize("full", [True, False])
+def test_partial_range_and_subsampling_are_told_by_the_bytes(tmp_path, photometric, bytes_a_pixel, full):
+    levels = fan_frames(2, 64, 64)
+    luma = levels if full else np.rint(levels * (219 / 255) + 16).astype(np.uint8)
+    data = (pairs(luma) if bytes_a_pixel == 2 else grey_ybr(luma)).tobytes()
+    cine, notes = read(labelled(tmp_path / "a.dcm", (*levels.shape, 3), photometric, data))
+    assert np.abs(cine.frames - grey_to_db(levels, 60)).max() < 60 / 255 + 1e-3
+    assert cine.tissue_mask is None and ("taken over its full range" in notes) == full
+
+
+@pytest.mark.parametrize("n_frames", [1, 2, 4])
+def test_chroma_of_every_fourth_pixel_is_refused_where_it_is_not_compressed(tmp_path, n_frames):
+    data = bytes(n_frames * 64 * 64 * 3 // 2)
+    kind = US if n_frames == 1 else US_MULTIFRAME
+    path = labelled(tmp_path / "a.dcm", (n_frames, 64, 64, 3), "YBR_PARTIAL_420", data, SOPClassUID=kind)
+    with pytest.raises(InputError, match="chroma of every fourth pixel"):
+        open_dicom(path)

@@ -187,3 +187,47 @@ def test_workers_read_what_the_main_process_reads(scans, kind):
         assert torch.equal(image, expected) and torch.equal(image.affine, expected.affine)
         for key in ("geometry", "tissue_mask", "source_sha256", "source_layout", "assumptions"):
             assert image.meta[key] == expected.meta[key], key
+
+
+def test_levels_rectangle_strict_and_force_are_options_of_every_loader(tmp_path, scans, grey):
+    inverted = write(tmp_path / "a.h5", {"cine": 255 - grey})
+    for load in (LoadUltrasound, LoadUltrasoundd):
+        key = ("image",) if load is LoadUltrasoundd else ()
+
+        def read(path, load=load, key=key, **options):
+            step = load(*key, **options)
+            return step({"image": str(path)})["image"] if key else step(str(path))
+
+        expected = read(scans["hdf5"], rectangle=True)
+        assert torch.equal(read(inverted, levels=[255, 0], rectangle=True), expected)
+        assert geometry_in(expected) == Cartesian(None, (0.0, 0.0), None, "none")
+        with pytest.raises(InputError, match="--strict"):
+            read(scans["hdf5"], strict=True)
+    dicom = UltrasoundDicomReader(levels=(0, 510))
+    assert dicom.get_data(dicom.read(scans["grey"]))[0].max() < -29
+    text = np.zeros((2, 128, 128), np.uint8)
+    text[:, ::8, ::6] = 255
+    path = write(tmp_path / "b.h5", {"cine": text})
+    with pytest.raises(InputError, match="--force"):
+        LoadUltrasound()(path)
+    assert LoadUltrasound(force=True)(path).shape == (2, 128, 128)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"levels": (1, 1)},
+        {"levels": "0:255"},
+        {"levels": (0, float("nan"))},
+        {"levels": (0, 1, 2)},
+        {"rectangle": "false"},
+        {"strict": 1},
+        {"force": None},
+        {"units": "decibel"},
+        {"dynamic_range_db": -60},
+    ],
+)
+@pytest.mark.parametrize("make", [UltrasoundReader, LoadUltrasound, lambda **o: LoadUltrasoundd("image", **o)])
+def test_options_that_cannot_be_fail_in_the_constructor(make, options):
+    with pytest.raises((TypeError, ValueError)):
+        make(**options)

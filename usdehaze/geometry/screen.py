@@ -21,7 +21,6 @@ from .sector import (
     block_mean,
     enlarged,
     find_fan,
-    find_sector,
     frames_used,
     sector_mask,
 )
@@ -31,6 +30,7 @@ THICK = 7  # coarse pixels, about 3 % of the screen: text and scales are thinner
 TEXTURED = 0.3  # of an image's pixels differ from their neighbours; bars and boxes are flat
 WHOLE = 0.9  # of either side of the screen: an image that fills it
 GRAPHICS = 0.3  # of the range above the background: as bright as text
+UNUSUAL = 1.9  # evidence for a fan that lies as hardly any does; up to 1.7 in upright images of linear arrays
 ALIKE = 0.9  # ratio of the sides of two images of one kind
 FAR = 1e8  # columns; a rectangle is a fan whose apex is so far away that its arcs are straight to 0.02 columns
 
@@ -58,14 +58,19 @@ def sectors_beside(
     """What `find_sectors` finds, once it is known which fan is seen best with its apex above, if any."""
     upturned = frames_db[:, ::-1]
     below = None if first is not None and first.certain else find_fan(upturned, floor_db, aspect)
-    if below is not None and (first is None or below.score > first.score):
+    if below is not None and first is not None and below.score <= first.score:
+        below = None
+    several = _several(frames_db, floor_db, aspect, cluttered) if first is None else []
+    # of a fan upside down that is not seen well, parts may look like fans, too
+    if below is not None and (below.evidence >= UNUSUAL or several):
         found = [below.sector, *(_beside(below.sector, upturned, floor_db, aspect) if cluttered else [])]
-        return [upside_down(sector, len(upturned[0])) for sector in found]
-    if first is not None:
+    elif first is not None:
         return [first.sector, *(_beside(first.sector, frames_db, floor_db, aspect) if cluttered else [])]
-    if found := _several(frames_db, floor_db, aspect, cluttered):
-        return found
-    return [upside_down(sector, len(upturned[0])) for sector in _several(upturned, floor_db, aspect, cluttered)]
+    elif several or not cluttered:
+        return several
+    else:
+        found = _in_areas(upturned, floor_db, aspect, UNUSUAL)
+    return [upside_down(sector, len(upturned[0])) for sector in found]
 
 
 def upside_down(sector: Sector, height: int) -> Sector:
@@ -88,13 +93,13 @@ def _beside(first: Sector, frames_db: np.ndarray, floor_db: float, aspect: float
     return _in_areas(rest, floor_db, aspect)
 
 
-def _in_areas(frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Sector]:
+def _in_areas(frames_db: np.ndarray, floor_db: float, aspect: float, evidence: float = 0.0) -> list[Sector]:
     """Fans in areas of echoes that do not touch."""
     found = []
     for area in echo_areas(frames_db, floor_db):
         rows, columns = (np.flatnonzero(area.any(axis=axis)).tolist() for axis in (1, 0))
         box = rows[0], columns[0], rows[-1], columns[-1]
-        sector = _in_box(np.where(area, frames_db, floor_db), box, floor_db, aspect)
+        sector = _in_box(np.where(area, frames_db, floor_db), box, floor_db, aspect, evidence)
         found += [] if sector is None else [sector]
     return sorted(found, key=lambda sector: -sector_mask(sector, frames_db.shape[1:]).sum())
 
@@ -118,13 +123,13 @@ def _in_halves(frames_db: np.ndarray, floor_db: float, aspect: float) -> list[Se
     return []
 
 
-def _in_box(frames_db: np.ndarray, box: Box, floor_db: float, aspect: float) -> Sector | None:
-    """The fan in a part of the screen, in the screen's coordinates."""
+def _in_box(frames_db: np.ndarray, box: Box, floor_db: float, aspect: float, evidence: float = 0.0) -> Sector | None:
+    """The fan in a part of the screen, in the screen's coordinates; None where there is less evidence for it."""
     margin = 4  # black around the fan
     top, left = (max(side - margin, 0) for side in box[:2])
     part = frames_db[:, top : box[2] + 1 + margin, left : box[3] + 1 + margin]
-    sector = find_sector(part, floor_db, aspect)
-    return None if sector is None else moved(sector, top, left)
+    fit = find_fan(part, floor_db, aspect)
+    return None if fit is None or fit.evidence < evidence else moved(fit.sector, top, left)
 
 
 def moved(sector: Sector, rows: int, columns: int) -> Sector:

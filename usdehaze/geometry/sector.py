@@ -66,12 +66,17 @@ class Fit:
     level: float
 
     @property
+    def evidence(self) -> float:
+        """Support of both edges and ends together, in [0, 3]."""
+        return sum(self.support) + self.ends
+
+    @property
     def convincing(self) -> bool:
         wide = max(-self.sector.angle_min, self.sector.angle_max) > USUAL_LEAN_RAD
         return (
             min(self.support) >= MIN_SUPPORT
             and sum(self.support) >= MIN_BOTH_SUPPORT
-            and sum(self.support) + self.ends >= (MIN_EVIDENCE_WIDE if wide else MIN_EVIDENCE)
+            and self.evidence >= (MIN_EVIDENCE_WIDE if wide else MIN_EVIDENCE)
             and self.beyond <= MAX_BEYOND
             and self.collar <= MAX_COLLAR
             and self.strays <= MAX_STRAYS
@@ -81,11 +86,11 @@ class Fit:
     @property
     def certain(self) -> bool:
         """Whether it leaves no doubt."""
-        return self.convincing and sum(self.support) + self.ends >= CERTAIN_EVIDENCE
+        return self.convincing and self.evidence >= CERTAIN_EVIDENCE
 
     @property
     def score(self) -> float:
-        seen = (sum(self.support) + self.ends + self.coverage) / 2
+        seen = (self.evidence + self.coverage) / 2
         # the faintest image shows the edges best, unless noise comes with it
         return seen - self.collar - 3 * self.beyond - 2 * self.level
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from usdehaze.cine import Sector
-from usdehaze.geometry.screen import graphics_around, echo_boxes, rectangle, sectors_beside, upside_down
+from usdehaze.geometry.screen import UNUSUAL, echo_boxes, graphics_around, rectangle, sectors_beside, upside_down
 from usdehaze.geometry.sector import find_fan
 from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.notes import Guess
@@ -17,7 +17,7 @@ BORDER = 0.02  # of the height and width of a frame
 WHITE = 0.98  # of full scale: lossy compression leaves no purer white
 FEWEST_GRAPHICS = 3  # around an image: a vendor's mark or two do not make a screen
 LARGE_GRAPHICS = 0.005  # of the frame
-MOST_OF_BORDER, MUCH_OF_FRAME = 0.8, 0.15  # share that is white where echoes are dark on white
+MOST_OF_BORDER, MUCH_OF_FRAME, SOME_OF_FRAME = 0.8, 0.15, 0.03  # share that is white where echoes are dark on white
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,20 @@ def look_at(
             around it. (In bare frames, deep tissue may be too dark to be seen.)
     """
     seen = _look_at(frames_db, floor_db, aspect, can_turn, framed)
-    if seen.fans or not may_be_inverted or not is_dark_on_white(frames_db, floor_db):
+    around = is_dark_on_white(frames_db, floor_db)
+    if seen.fans or not may_be_inverted or not (around or _has_white(frames_db, floor_db)):
         return seen
-    inverted = _look_at(floor_db - frames_db, floor_db, aspect, can_turn, framed)
+    inverted_db = floor_db - frames_db
+    if not around and ((fit := find_fan(inverted_db, floor_db, aspect)) is None or fit.evidence < UNUSUAL):
+        return seen
+    inverted = _look_at(inverted_db, floor_db, aspect, can_turn, framed)
     return replace(inverted, inverted=True) if inverted.fans else replace(seen, white_around=True)
 
 
 def _look_at(frames_db: np.ndarray, floor_db: float, aspect: float, can_turn: bool, framed: bool) -> Screen:
     fit = find_fan(frames_db, floor_db, aspect)
     if fit is None or (can_turn and not fit.certain):
-        lying = fan_on_its_side(frames_db, floor_db, aspect)
+        lying = fan_on_its_side(frames_db, floor_db, aspect, 0.0 if can_turn else UNUSUAL)
         if lying is not None:
             return Screen((lying,), True, on_its_side=True)
     if sectors := sectors_beside(fit, frames_db, floor_db, aspect, cluttered=True):
@@ -107,15 +111,18 @@ def _look_at(frames_db: np.ndarray, floor_db: float, aspect: float, can_turn: bo
     return Screen(tuple(rectangle(box, aspect) for box in boxes), empty=not boxes)
 
 
-def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float) -> Sector | None:
-    """The fan in frames turned, rows for columns; None where none is seen, or the image is upright by its symmetry."""
+def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float, evidence: float = UNUSUAL) -> Sector | None:
+    """The fan in frames turned, rows for columns; None where none is seen, or the image is upright by its symmetry.
+
+    ``evidence`` is the least for one with its apex at the left; at the right it takes `UNUSUAL`.
+    """
     if turned_symmetry(frames_db, floor_db) < ON_ITS_SIDE:
         return None
     turned = frames_db.swapaxes(1, 2)
-    if (fit := find_fan(turned, floor_db, 1 / aspect)) is not None:
+    if (fit := find_fan(turned, floor_db, 1 / aspect)) is not None and fit.evidence >= evidence:
         return fit.sector
     fit = find_fan(turned[:, ::-1], floor_db, 1 / aspect)
-    return None if fit is None else upside_down(fit.sector, turned.shape[1])
+    return None if fit is None or fit.evidence < UNUSUAL else upside_down(fit.sector, turned.shape[1])
 
 
 def note_on_probe(sectors: tuple[Sector, ...]) -> tuple[str, ...]:
@@ -124,6 +131,13 @@ def note_on_probe(sectors: tuple[Sector, ...]) -> tuple[str, ...]:
         return ()
     note = "The fan stands upside down, the probe at the bottom: taken so, and left so in the result."
     return (Guess(note, "--rectangle, or frames with the probe at the top"),)
+
+
+def _has_white(frames_db: np.ndarray, floor_db: float) -> bool:
+    """Whether more of a frame is white than black, as where a fan fills an inverted frame but for its corners."""
+    frame = frames_db[len(frames_db) // 2]
+    white, black = (frame >= (1 - WHITE) * floor_db).mean(), (frame <= WHITE * floor_db).mean()
+    return bool(white > max(black, SOME_OF_FRAME))
 
 
 def is_dark_on_white(frames_db: np.ndarray, floor_db: float) -> bool:

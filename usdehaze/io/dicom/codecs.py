@@ -166,7 +166,7 @@ def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: obj
         _check_size((info.rows, info.columns), pixel_format, path)
     if syntax in NATIVE_SYNTAXES and pixel_format.subsampled and pixel_format.columns % 2:
         return _odd_pairs(stored, pixel_format), pixel_format.photometric
-    photometric = pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL")  # the same bytes
+    photometric = pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL").removesuffix("_420")  # the same bytes
     if syntax not in NATIVE_SYNTAXES:
         photometric = photometric.removesuffix("_422")  # three whole planes
     options: dict[str, Any] = {

@@ -17,11 +17,14 @@ from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, PixelFormat
 from usdehaze.io.dicom.header import Header
 from usdehaze.io.dicom.jpeg import j2k_size, parse_jpeg
+from usdehaze.io.hdf5.layouts.resemblance import COLOUR_SHARE, shared_levels
 from usdehaze.io.picture import GREY_SPREAD
 from usdehaze.notes import Guess
 
 NEUTRAL, NEUTRAL_SPREAD = 128, 10  # chroma of grey, of 255
 BY_FILE = "attributes that fit the pixel data"
+PLAINLY = 0.1  # share of the pixels, by which one reading must be better than another
+PARTIAL_BLACK, BLACK_SHARE = 16, 0.05
 MUCH_SMOOTHER = 0.9  # rows of the true layout differ by less than this times those of another one
 
 
@@ -53,6 +56,9 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
         InputError: subsampled chroma in an odd number of columns that the length does not explain.
     """
     length = header.pixel_length or 0
+    quarter = 3 * declared.rows * declared.columns // 2 * (said or 1)
+    if declared.photometric.endswith("_420") and 0 <= length - quarter <= 1:
+        raise InputError(path, "chroma of every fourth pixel in pixel data that are not compressed", "a film, or RGB")
 
     def fits(pixel_format: PixelFormat, n_frames: int) -> bool:
         return 0 <= length - n_frames * pixel_format.frame_bytes <= 1  # even length: PS3.5 7.1
@@ -108,13 +114,43 @@ def _others(declared: PixelFormat) -> list[PixelFormat]:
         return []
     grey = replace(declared, photometric="MONOCHROME2", samples=1, planar=0)
     if not declared.subsampled:
-        family = "YBR_FULL" if declared.photometric == "RGB" else declared.photometric
+        family = "YBR_FULL" if declared.photometric == "RGB" else declared.photometric.removesuffix("_420")
         pairs = replace(declared, photometric=f"{family}_422", planar=0)
         return [grey, *([] if declared.columns % 2 else [pairs])]
     whole = replace(declared, photometric=declared.photometric.removesuffix("_422"))
     if declared.columns % 2:
         return [whole, declared, replace(declared, padded=True), grey]
     return [whole, grey]
+
+
+def true_planes(header: Header, layout: Layout) -> Layout:
+    """The layout with Planar Configuration as the bytes have it: in grey or tinted pictures a colour tells the others.
+
+    Args:
+        header: of a file whose pixel data are not compressed.
+        layout: what else is known of them.
+    """
+    declared = layout.pixel_format
+    if declared.samples != 3 or declared.bits_allocated != 8 or declared.subsampled:
+        return layout
+    header.file.seek(header.pixel_start + layout.n_frames // 2 * declared.frame_bytes)
+    data = np.frombuffer(header.file.read(declared.frame_bytes), np.uint8)
+    if len(data) < declared.frame_bytes:
+        return layout
+    size = declared.rows, declared.columns
+    by_pixel, by_plane = data.reshape(*size, 3).transpose(2, 0, 1), data.reshape(3, *size)
+    shares = [shared_levels(channels, GREY_SPREAD / 255) for channels in (by_pixel, by_plane)]
+    said, other = shares[declared.planar], shares[1 - declared.planar]
+    if other < COLOUR_SHARE or other <= said + PLAINLY:
+        return layout
+    stored = "plane after plane" if declared.planar == 0 else "pixel after pixel"
+    note = Guess(f"Planar Configuration says {declared.planar}, but the colours are stored {stored}.", BY_FILE)
+    return replace(layout, pixel_format=replace(declared, planar=1 - declared.planar), notes=(*layout.notes, note))
+
+
+def is_full_range(luma: np.ndarray) -> bool:
+    """Whether luma ``(H, W)`` uint8 that is labelled as one of 16 to 235 (YBR_PARTIAL) has a black of its own below."""
+    return float(np.mean(luma < PARTIAL_BLACK // 2)) > BLACK_SHARE
 
 
 def _first_frame(pixel_format: PixelFormat, header: Header) -> np.ndarray:

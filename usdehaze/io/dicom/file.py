@@ -12,7 +12,16 @@ from pydicom.uid import UID
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import is_colour, make_picture
-from usdehaze.io.dicom.evidence import BY_FILE, Layout, count_note, native_layout, stream_layout, true_colours
+from usdehaze.io.dicom.evidence import (
+    BY_FILE,
+    Layout,
+    count_note,
+    is_full_range,
+    native_layout,
+    stream_layout,
+    true_colours,
+    true_planes,
+)
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
 from usdehaze.io.dicom.timing import frame_times_s
@@ -89,7 +98,7 @@ class DicomFile:
         """Layout of the frames, and a function from a frame's index in the file to its samples and their colours."""
         header = self.header
         if not header.encapsulated:
-            layout = native_layout(header, declared, said, path)
+            layout = true_planes(header, native_layout(header, declared, said, path))
             return layout, _from_bytes(header, layout, header.transfer_syntax, path)
         if header.transfer_syntax in VIDEO_SYNTAXES:
             video = self._video = VideoFrames(header, said or 1, declared, path)
@@ -114,7 +123,11 @@ class DicomFile:
         except InputError:  # told where it is asked for
             return
         self._colours = true_colours(samples, label)
-        if self._colours is not None:
+        if self._colours is None and label.startswith("YBR_PARTIAL") and is_full_range(samples[..., 0]):
+            self._colours = "YBR_FULL"
+            note = "The luma is labelled as one of 16 to 235, but has darker pixels: taken over its full range."
+            self.notes += (Guess(note, BY_FILE),)
+        elif self._colours is not None:
             was, now = ("YBR", "RGB") if self._colours == "RGB" else ("RGB", "YBR")
             note = f"The colours are labelled {was}, but read as {now} they make a grey picture."
             self.notes += (Guess(note, BY_FILE),)

@@ -46,11 +46,12 @@ def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None
     return [found[axis] for axis in axes]
 
 
-def shared_levels(channels: np.ndarray) -> float:
+def shared_levels(channels: np.ndarray, tolerance: float = TOLERANCE) -> float:
     """Share of the pixels, background left out, whose first channel tells the others: 1 for grey in three colours.
 
     Args:
         channels: ``(C, H, W)`` real.
+        tolerance: how far off the others may be, of the range of values.
     """
     first, others = channels[0].astype(np.float64).ravel(), channels[1:3].astype(np.float64)
     low, high = float(channels.min()), float(channels.max())
@@ -62,7 +63,7 @@ def shared_levels(channels: np.ndarray) -> float:
     for other in others:
         values = other.ravel()[inside]
         usual = ndimage.median(values, level, np.arange(256))
-        told &= np.abs(values - np.asarray(usual)[level]) <= TOLERANCE * (high - low)
+        told &= np.abs(values - np.asarray(usual)[level]) <= tolerance * (high - low)
     return float(told.mean())
 
 
