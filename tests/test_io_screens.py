@@ -253,3 +253,10 @@ def test_results_of_several_images_of_a_picture_are_joined(tmp_path):
     ]
     step = cine.frames - joined(cine, parts).tissue
     assert {*np.round(step[(cine.frames > -40) & image_mask(cine.geometry, cine.frames.shape[1:])])} == {5, 6}
+
+
+@pytest.mark.parametrize("save", [as_npy, as_h5])
+def test_decibels_that_grow_as_echoes_fade_are_refused(tmp_path, save):
+    fading = -in_db(speckled_fan())
+    refused(save(tmp_path, fading.astype(np.float32)), "grow as echoes fade", "take their negative")
+    assert ud.open_cine(save(tmp_path, -fading)).geometry.sector is not None

@@ -6,7 +6,7 @@ A screen has text, scales and bars around its images. Areas of image are thick, 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +29,7 @@ SMALLEST_SHARE = 0.04  # of the screen, that an image covers
 THICK = 7  # coarse pixels, about 3 % of the screen: text and scales are thinner
 TEXTURED = 0.3  # of an image's pixels differ from their neighbours; bars and boxes are flat
 WHOLE = 0.9  # of either side of the screen: an image that fills it
+QUIET = 0.01  # of the range: as much as lossy compression leaves of black
 GRAPHICS = 0.3  # of the range above the background: as bright as text
 UNUSUAL = 1.9  # evidence for a fan that lies as hardly any does; up to 1.7 in upright images of linear arrays
 ALIKE = 0.9  # ratio of the sides of two images of one kind
@@ -62,7 +63,7 @@ def sectors_beside(
         below = None
     several = _several(frames_db, floor_db, aspect, cluttered) if first is None else []
     # of a fan upside down that is not seen well, parts may look like fans, too
-    if below is not None and (below.evidence >= UNUSUAL or several):
+    if below is not None and (below.evidence >= UNUSUAL or first is not None or several):
         found = [below.sector, *(_beside(below.sector, upturned, floor_db, aspect) if cluttered else [])]
     elif first is not None:
         return [first.sector, *(_beside(first.sector, frames_db, floor_db, aspect) if cluttered else [])]
@@ -196,19 +197,37 @@ def echo_boxes(frames_db: np.ndarray, floor_db: float) -> list[Box]:
     ]
 
 
-def graphics_around(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> tuple[int, float]:
-    """How many bright things (letters, scales, bars) there are around the images in these boxes, and their share of the
-    frame.
+@dataclass(frozen=True)
+class Around:
+    """What is on a screen around its images.
+
+    Attributes:
+        count: bright things: letters, scales, bars.
+        share: of the frame, that they cover.
+        quiet: share of the pixels that are as their neighbours are: of a screen nearly all, of dark tissue fewer.
+    """
+
+    count: int
+    share: float
+    quiet: float
+
+
+def look_around(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> Around:
+    """What is around the images in some boxes.
 
     Args:
         frames_db, floor_db: see `echo_areas`.
         boxes: see `echo_boxes`.
     """
     lit = _bright(frames_db, floor_db, GRAPHICS)
+    outside, middle = np.ones_like(lit), frames_db[len(frames_db) // 2]
     margin = math.ceil(0.03 * max(lit.shape))
     for top, left, bottom, right in boxes:
-        lit[max(top - margin, 0) : bottom + 1 + margin, max(left - margin, 0) : right + 1 + margin] = False
-    return int(ndimage.label(lit, np.ones((3, 3)))[1]), float(lit.mean())
+        outside[max(top - margin, 0) : bottom + 1 + margin, max(left - margin, 0) : right + 1 + margin] = False
+    lit &= outside
+    quiet = ndimage.maximum_filter(middle, 3) - ndimage.minimum_filter(middle, 3) <= QUIET * abs(floor_db)
+    count = int(ndimage.label(lit, np.ones((3, 3)))[1])
+    return Around(count, float(lit.mean()), float(quiet[outside].mean()) if outside.any() else 0.0)
 
 
 def _fitted(lit: np.ndarray, area: np.ndarray) -> Box:

@@ -157,10 +157,13 @@ class StoredScan(Scan):
     @property
     def _may_be_inverted(self) -> bool:
         """Whether nobody has said which end of the grey levels is black."""
-        return self.reading.levels is None and self._scale.units in ("8-bit", "grey")
+        return self.reading.levels is None and self._scale.units in ("8-bit", "grey", "dB")
 
     def _check_screen(self, screen: Screen, can_turn: bool) -> tuple[str, ...]:
         """Refuses what cannot be read, and takes grey levels the other way round where they are; what to tell of it."""
+        if (screen.white_around or screen.inverted) and self._scale.units == "dB":
+            found, expected = "is white around the image: decibels that grow as echoes fade", "0 dB for the brightest"
+            raise InputError(self.path, found, expected, "take their negative, or say what they are with --units")
         if screen.white_around:
             black, white = self._scale.black, self._scale.full_scale
             raise InputError(

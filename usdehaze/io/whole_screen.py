@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from usdehaze.cine import Sector
-from usdehaze.geometry.screen import UNUSUAL, echo_boxes, graphics_around, rectangle, sectors_beside, upside_down
-from usdehaze.geometry.sector import find_fan
+from usdehaze.geometry.screen import UNUSUAL, echo_boxes, look_around, rectangle, sectors_beside, upside_down
+from usdehaze.geometry.sector import Fit, find_fan
 from usdehaze.geometry.upright import turned_symmetry
 from usdehaze.notes import Guess
 
@@ -17,6 +17,7 @@ BORDER = 0.02  # of the height and width of a frame
 WHITE = 0.98  # of full scale: lossy compression leaves no purer white
 FEWEST_GRAPHICS = 3  # around an image: a vendor's mark or two do not make a screen
 LARGE_GRAPHICS = 0.005  # of the frame
+QUIET_SHARE = 0.88  # of what is around the images of a screen; 0.62 to 0.83 of dark tissue
 MOST_OF_BORDER, MUCH_OF_FRAME, SOME_OF_FRAME = 0.8, 0.15, 0.03  # share that is white where echoes are dark on white
 
 
@@ -96,22 +97,23 @@ def _look_at(frames_db: np.ndarray, floor_db: float, aspect: float, can_turn: bo
     fit = find_fan(frames_db, floor_db, aspect)
     if fit is None or (can_turn and not fit.certain):
         lying = fan_on_its_side(frames_db, floor_db, aspect, 0.0 if can_turn else UNUSUAL)
-        if lying is not None:
-            return Screen((lying,), True, on_its_side=True)
+        if lying is not None and (fit is None or lying.score > fit.score):
+            return Screen((lying.sector,), True, on_its_side=True)
     if sectors := sectors_beside(fit, frames_db, floor_db, aspect, cluttered=True):
         return Screen(tuple(sectors), True)
     height, width = frames_db.shape[1:]
     boxes = echo_boxes(frames_db, floor_db)
     if boxes == [(0, 0, height - 1, width - 1)]:
         return Screen()
-    if len(boxes) < 2 and not framed:
-        count, share = graphics_around(frames_db, floor_db, boxes)
-        if count < (FEWEST_GRAPHICS if boxes else 1) and share < LARGE_GRAPHICS:
+    if not framed:
+        around = look_around(frames_db, floor_db, boxes)
+        graphics = around.count >= (FEWEST_GRAPHICS if boxes else 1) or around.share >= LARGE_GRAPHICS
+        if (boxes and around.quiet < QUIET_SHARE) or (len(boxes) < 2 and not graphics):
             return Screen()
     return Screen(tuple(rectangle(box, aspect) for box in boxes), empty=not boxes)
 
 
-def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float, evidence: float = UNUSUAL) -> Sector | None:
+def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float, evidence: float = UNUSUAL) -> Fit | None:
     """The fan in frames turned, rows for columns; None where none is seen, or the image is upright by its symmetry.
 
     ``evidence`` is the least for one with its apex at the left; at the right it takes `UNUSUAL`.
@@ -120,9 +122,11 @@ def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float, evide
         return None
     turned = frames_db.swapaxes(1, 2)
     if (fit := find_fan(turned, floor_db, 1 / aspect)) is not None and fit.evidence >= evidence:
-        return fit.sector
+        return fit
     fit = find_fan(turned[:, ::-1], floor_db, 1 / aspect)
-    return None if fit is None or fit.evidence < UNUSUAL else upside_down(fit.sector, turned.shape[1])
+    if fit is None or fit.evidence < UNUSUAL:
+        return None
+    return replace(fit, sector=upside_down(fit.sector, turned.shape[1]))
 
 
 def note_on_probe(sectors: tuple[Sector, ...]) -> tuple[str, ...]:
