@@ -96,7 +96,7 @@ def look_at(
 def _look_at(frames_db: np.ndarray, floor_db: float, aspect: float, can_turn: bool, framed: bool) -> Screen:
     fit = find_fan(frames_db, floor_db, aspect)
     if fit is None or (can_turn and not fit.certain):
-        lying = fan_on_its_side(frames_db, floor_db, aspect, 0.0 if can_turn else UNUSUAL)
+        lying = fan_on_its_side(frames_db, floor_db, aspect, 0.0 if can_turn and fit is None else UNUSUAL)
         if lying is not None and (fit is None or lying.score > fit.score):
             return Screen((lying.sector,), True, on_its_side=True)
     if sectors := sectors_beside(fit, frames_db, floor_db, aspect, cluttered=True):
