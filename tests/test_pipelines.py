@@ -83,6 +83,8 @@ def test_the_bundle_goes_on_after_a_bad_file_resumes_and_tells_every_file(tmp_pa
     assert (out / "c.dehazed.haze.dcm").is_file() and f"{out / 'c.dehazed.haze.dcm'}" in told.out
     assert (out / made[0]).stat().st_mtime_ns == before[made[0]]
     assert (out / made[1]).is_file() and (out / made[2]).is_file()
+    told = go(seed=5)
+    assert "3 dehazed, 0 there already" in told.out and told.out.count("made with other settings (seed 0, now 5)") == 3
     told = go(overwrite=True)
     assert "3 dehazed, 0 there already" in told.out and (out / made[0]).stat().st_mtime_ns != before[made[0]]
     with pytest.raises(RuntimeError) as caught:
