@@ -204,7 +204,8 @@ class Around:
     Attributes:
         count: bright things: letters, scales, bars.
         share: of the frame, that they cover.
-        quiet: share of the pixels that are as their neighbours are: of a screen nearly all, of dark tissue fewer.
+        quiet: share of the pixels away from these that are as their neighbours are: nearly all of a screen, fewer of
+            dark tissue.
     """
 
     count: int
@@ -227,7 +228,8 @@ def look_around(frames_db: np.ndarray, floor_db: float, boxes: list[Box]) -> Aro
     lit &= outside
     quiet = ndimage.maximum_filter(middle, 3) - ndimage.minimum_filter(middle, 3) <= QUIET * abs(floor_db)
     count = int(ndimage.label(lit, np.ones((3, 3)))[1])
-    return Around(count, float(lit.mean()), float(quiet[outside].mean()) if outside.any() else 0.0)
+    dark = outside & ~ndimage.binary_dilation(lit, np.ones((3, 3)), iterations=3)
+    return Around(count, float(lit.mean()), float(quiet[dark].mean()) if dark.any() else 0.0)
 
 
 def _fitted(lit: np.ndarray, area: np.ndarray) -> Box:
