@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -137,6 +138,8 @@ class StoredScan(Scan):
             may_be_inverted, turns = self._may_be_inverted, bool(order)
             how = {"can_turn": turns, "may_be_inverted": may_be_inverted}
             screen = look_at(frames_db, -self.dynamic_range_db, row_m / column_m, **how)
+            if screen.on_its_side and self.reading.axes:  # which are as the user says
+                screen = replace(screen, sectors=(), fans=False, on_its_side=False)
             notes += self._check_screen(screen, turns)
             if screen.on_its_side:
                 self._lies_on_its_side, self._stored = True, turned(stored)
