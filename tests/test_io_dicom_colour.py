@@ -117,8 +117,8 @@ def test_a_palette_that_is_cut_off_is_refused(tmp_path):
 
 def test_monochrome1_is_dark_where_values_are_large(tmp_path):
     frames = fan_frames(2)
-    with open_dicom(write_dicom(tmp_path / "a.dcm", frames, "MONOCHROME1")) as scan:
-        np.testing.assert_allclose(scan.read_db(0, 2), grey_to_db(255 - frames, 60), atol=1e-4)
+    with open_dicom(write_dicom(tmp_path / "a.dcm", 255 - frames, "MONOCHROME1")) as scan:
+        np.testing.assert_allclose(scan.read_db(0, 2), grey_to_db(frames, 60), atol=1e-4)
         assert scan.read().tissue_mask is None
 
 

@@ -151,4 +151,4 @@ def is_dark_on_white(frames_db: np.ndarray, floor_db: float) -> bool:
     border = np.ones_like(white)
     rows, columns = (max(1, round(BORDER * side)) for side in frame.shape)
     border[rows:-rows, columns:-columns] = False
-    return bool(white[border].mean() >= MOST_OF_BORDER and white.mean() >= MUCH_OF_FRAME)
+    return bool(white[border].mean() >= MOST_OF_BORDER and MUCH_OF_FRAME <= white.mean() < 1)
