@@ -19,7 +19,8 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import FRAMES_USED
-from usdehaze.io.dicom.colour import Picture, luma
+from usdehaze.io.dicom.colour import luma
+from usdehaze.io.picture import Picture
 from usdehaze.io.reading import Reading
 from usdehaze.live.newest import Latest
 from usdehaze.live.screen import MOST_VIEWERS, TICK_S, Shown, listens
