@@ -21,7 +21,8 @@ import numpy as np
 
 from usdehaze.validation import metrics
 from usdehaze.validation.regions import AUTOMATIC, AUTOMATIC_METHOD, FAINT, ROLES, Regions
-from usdehaze.validation.uncertainty import bootstrap_ci95, gcnr_figures, paired_statistics
+from usdehaze.validation.tally import Tally
+from usdehaze.validation.uncertainty import gcnr_figures
 from usdehaze.validation.whole_image import faint_figures, image_figures
 
 FEW_PIXELS = 1000  # gCNR of smaller regions is said to be unsure
@@ -211,58 +212,37 @@ def summarise(records: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any
     A cluster of the bootstrap is a cine; where there is one cine only, a frame. The frames of one cine are not
     independent, so the interval of a single cine speaks of its frames, never of other patients.
     """
-    names = list(dict.fromkeys(key for record in records for key, value in record.items() if _is_figure(value)))
-    cines = [record["cine"] for record in records]
-    clusters = cines if len(set(cines)) > 1 else [str(i) for i in range(len(records))]
-    summary: dict[str, Any] = {}
-    for name in names:
-        have = [i for i, record in enumerate(records) if _is_figure(record.get(name))]
-        entries = [records[i][name] for i in have]
-        mean = {part: _mean(entry[part] for entry in entries) for part in ("input", "tissue", "delta")}
-        varied = "tissue" if mean["delta"] is None else "delta"
-        values = [_float(entry[varied]) for entry in entries]
-        interval = bootstrap_ci95(values, [clusters[i] for i in have], seed=seed)
-        summary[name] = {**mean, "ci95": None if interval is None else list(interval)}
-        if len(entries) == 1:
-            summary[name]["ci95"] = entries[0].get("ci95")
-        if mean["delta"] is not None:
-            before, after = ([_float(entry[part]) for entry in entries] for part in ("input", "tissue"))
-            summary[name]["paired"] = paired_statistics(before, after, [cines[i] for i in have], seed)
-        if all("bias" in entry for entry in entries):
-            summary[name]["bias"] = {
-                part: _mean(entry["bias"][part] for entry in entries) for part in entries[0]["bias"]
-            }
-    return summary
+    return Tally.of(records).summary(seed)
 
 
 def metrics_document(
     records: Sequence[dict[str, Any]], bins: int | None, seed: int = 0, **settings: Any
 ) -> dict[str, Any]:
     """The whole Metrics JSON, as a dict, from the records of all frames."""
-    summary = summarise(records, seed)
-    n_cines = len({record["cine"] for record in records})
+    return {**tallied_document(Tally.of(records), bins, seed, **settings), "frames": list(records)}
+
+
+def tallied_document(tally: Tally, bins: int | None, seed: int = 0, **settings: Any) -> dict[str, Any]:
+    """The Metrics JSON, as a dict, without its records: ``frames`` is empty."""
+    summary = tally.summary(seed)
+    n_records, n_cines = len(tally.cines), len(set(tally.cines))
     estimators = {name: ESTIMATORS[name] for name in summary if name in ESTIMATORS}
     if "gcnr" in estimators:
         estimators["gcnr"] += f"; {describe_bins(bins)}"
-    counts = {
-        role: [min(sizes), max(sizes)]
-        for role in (*ROLES, FAINT)
-        if (sizes := [record["n_pixels"][role] for record in records if role in record.get("n_pixels", {})])
-    }
     return {
         "summary": summary,
-        "frames": list(records),
+        "frames": [],
         "settings": {
             "estimators": estimators,
             "gcnr_bins": "equiprobable" if bins is None else bins,
-            "n_frames": len(records),
+            "n_frames": n_records,
             "n_cines": n_cines,
-            "n_pixels_range": counts,
+            "n_pixels_range": {role: tally.n_pixels[role] for role in (*ROLES, FAINT) if role in tally.n_pixels},
             "domain": "dB on the native grid, 0 dB = full scale",
             "ci95": CI95,
-            "ci95_cluster": "cine" if n_cines > 1 else "frame" if len(records) > 1 else "block of pixels",
+            "ci95_cluster": "cine" if n_cines > 1 else "frame" if n_records > 1 else "block of pixels",
             "paired": PAIRED,
-            "warnings": _warnings(records),
+            "warnings": _warnings(tally),
             "seed": seed,
             **settings,
         },
@@ -274,23 +254,21 @@ def describe_bins(bins: int | None) -> str:
     return "ceil(2 N^0.4) equiprobable bins on pooled ranks" if bins is None else f"{bins} equal bins, joint range"
 
 
-def _warnings(records: Sequence[dict[str, Any]]) -> list[str]:
+def _warnings(tally: Tally) -> list[str]:
     """What makes the figures less sure than they look, one sentence each."""
-    measured = [record for record in records if "gcnr" in record]
     found = []
-    fewest = min((record["n_pixels"][role] for record in measured for role in ROLES), default=FEW_PIXELS)
-    if fewest < FEW_PIXELS:
-        found.append(f"a region holds only {fewest} pixels; under {FEW_PIXELS} gcnr reads too high, see its bias")
-    blocks = min((n for record in measured for n in record["gcnr"]["n_blocks"].values()), default=FEW_BLOCKS)
-    if blocks < FEW_BLOCKS:
+    if tally.fewest_pixels < FEW_PIXELS:
         found.append(
-            f"a region holds only {blocks} blocks of independent speckle; under {FEW_BLOCKS} the intervals of single "
-            "frames are too narrow"
+            f"a region holds only {tally.fewest_pixels} pixels; under {FEW_PIXELS} gcnr reads too high, see its bias"
         )
-    if any(record.get("regions") == AUTOMATIC for record in records):
+    if tally.fewest_blocks < FEW_BLOCKS:
+        found.append(
+            f"a region holds only {tally.fewest_blocks} blocks of independent speckle; under {FEW_BLOCKS} the "
+            "intervals of single frames are too narrow"
+        )
+    if tally.automatic:
         found.append(f"automatic regions: {AUTOMATIC_METHOD}")
-    found += sorted({f"{record['cine']}: {doubt}" for record in records for doubt in record.get("doubts", ())})
-    return found
+    return found + sorted(tally.doubts)
 
 
 def write_json(path: Path, document: Any, sources: Iterable[Path] = (), indent: int | None = 1) -> None:
@@ -306,20 +284,6 @@ def write_json(path: Path, document: Any, sources: Iterable[Path] = (), indent: 
     with atomic(path, True, sources) as part:
         text = json.dumps(json_ready(document), indent=indent, allow_nan=False, default=str)
         part.write_text(text + "\n", encoding="utf-8")
-
-
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, dict) and "tissue" in value and "delta" in value
-
-
-def _float(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Mean of what is finite; None when nothing is."""
-    finite = [v for v in map(_float, values) if math.isfinite(v)]
-    return float(np.mean(finite)) if finite else None
 
 
 def json_ready(value: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from usdehaze.cine import blocks
 from usdehaze.validation.metrics import bin_pixels, gcnr
 from usdehaze.validation.speckle import bounding_box, correlation_lags, design_effect, share_variances
 
@@ -19,6 +20,7 @@ N_RESAMPLES = 1000  # of the block bootstrap
 MAX_BLOCKS = 400  # a region; larger blocks rather than more of them
 MIN_BLOCKS_A_SIDE = 3
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
+DRAWN_AT_ONCE = 2**16  # clusters of a bootstrap, in memory
 
 
 def gcnr_figures(
@@ -205,8 +207,10 @@ def bootstrap_ci95(
         return None
     total = np.bincount(index, weights=values[keep])
     count = np.bincount(index)
-    drawn = np.random.default_rng(seed).integers(names.size, size=(n_resamples, names.size))
-    means = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
+    rng, means = np.random.default_rng(seed), np.empty(n_resamples)
+    for part in blocks(n_resamples, max(1, DRAWN_AT_ONCE // names.size)):  # the draws are those of one array of all
+        drawn = rng.integers(names.size, size=(part.stop - part.start, names.size))
+        means[part] = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 

@@ -1,0 +1,112 @@
+"""What a summary needs of many records: columns of numbers, so that the records themselves need not be kept."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from usdehaze.validation.regions import AUTOMATIC, ROLES
+from usdehaze.validation.uncertainty import bootstrap_ci95, paired_statistics
+
+PARTS = ("input", "tissue", "delta")
+
+
+class Tally:
+    """Figures of records, taken in one at a time; about a kilobyte a record.
+
+    Attributes:
+        cines: of each record.
+        n_pixels: smallest and largest region of each role.
+        fewest_pixels, fewest_blocks: of a region that gCNR was measured in; infinite without any.
+        automatic: whether any record is of automatic regions.
+        doubts: of the results that the records are of, a sentence each.
+    """
+
+    def __init__(self) -> None:
+        self.cines: list[str] = []
+        self.n_pixels: dict[str, list[int]] = {}
+        self.fewest_pixels = self.fewest_blocks = math.inf
+        self.automatic = False
+        self.doubts: set[str] = set()
+        self._columns: dict[str, _Column] = {}
+
+    @classmethod
+    def of(cls, records: Iterable[dict[str, Any]]) -> Tally:
+        """The tally of records that are there already."""
+        tally = cls()
+        for record in records:
+            tally.add(record)
+        return tally
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Takes in a record, see `usdehaze.validation.evaluate`."""
+        for name, entry in record.items():
+            if isinstance(entry, dict) and "tissue" in entry and "delta" in entry:
+                self._columns.setdefault(name, _Column()).add(len(self.cines), entry)
+        self.cines.append(record["cine"])
+        sizes = record.get("n_pixels", {})
+        for role, size in sizes.items():
+            low, high = self.n_pixels.get(role, (size, size))
+            self.n_pixels[role] = [min(low, size), max(high, size)]
+        if "gcnr" in record:
+            self.fewest_pixels = min([self.fewest_pixels, *(sizes[role] for role in ROLES if role in sizes)])
+            self.fewest_blocks = min([self.fewest_blocks, *record["gcnr"].get("n_blocks", {}).values()])
+        self.automatic |= record.get("regions") == AUTOMATIC
+        self.doubts |= {f"{record['cine']}: {doubt}" for doubt in record.get("doubts", ())}
+
+    def summary(self, seed: int = 0) -> dict[str, Any]:
+        """Means over the records that have a metric, with intervals: see `usdehaze.validation.evaluate.summarise`."""
+        clusters = self.cines if len(set(self.cines)) > 1 else [str(i) for i in range(len(self.cines))]
+        return {name: column.summary(self.cines, clusters, seed) for name, column in self._columns.items()}
+
+
+class _Column:
+    """One metric: its values before, after and their difference, where there are any, and the rows that they are of."""
+
+    def __init__(self) -> None:
+        self.rows = array("l")
+        self.values = {part: array("d") for part in PARTS}
+        self.bias: dict[str, array[float]] | None = None
+        self.first_ci95: list[float] | None = None
+
+    def add(self, row: int, entry: dict[str, Any]) -> None:
+        bias = entry.get("bias")
+        if not self.rows:
+            self.first_ci95 = entry.get("ci95")
+            self.bias = None if bias is None else {part: array("d") for part in bias}
+        if bias is None:
+            self.bias = None
+        for part, column in (self.bias or {}).items():
+            column.append(_float(bias[part]))
+        for part, column in self.values.items():
+            column.append(_float(entry[part]))
+        self.rows.append(row)
+
+    def summary(self, cines: list[str], clusters: list[str], seed: int) -> dict[str, Any]:
+        mean = {part: _mean(column) for part, column in self.values.items()}
+        varied = self.values["tissue" if mean["delta"] is None else "delta"]
+        interval = bootstrap_ci95(varied, [clusters[row] for row in self.rows], seed=seed)
+        summary: dict[str, Any] = {**mean, "ci95": None if interval is None else list(interval)}
+        if len(self.rows) == 1:
+            summary["ci95"] = self.first_ci95
+        if mean["delta"] is not None:
+            before, after = self.values["input"], self.values["tissue"]
+            summary["paired"] = paired_statistics(before, after, [cines[row] for row in self.rows], seed)
+        if self.bias is not None:
+            summary["bias"] = {part: _mean(column) for part, column in self.bias.items()}
+        return summary
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _mean(values: array[float]) -> float | None:
+    """Mean of what is finite; None when nothing is."""
+    finite = np.array(values)
+    finite = finite[np.isfinite(finite)]
+    return float(np.mean(finite)) if finite.size else None
