@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from usdehaze.validation.evaluate import frame_metrics, metrics_document
+from usdehaze.validation.evaluate import frame_metrics, tallied_document
 from usdehaze.validation.regions import AUTOMATIC, ROLES, Regions
+from usdehaze.validation.tally import Tally
 
 HISTOGRAM_BINS = 64  # of four 8-bit levels each; page.js bins the frame it shows in the same way
 LOWERED_DB = (1, 3, 10)
 
 
 class Figures:
-    """Sums over the frames seen so far; nothing of a frame is kept.
+    """Sums over the frames seen so far; of a frame a kilobyte of numbers is kept.
 
     Args:
         dynamic_range_db: dB between full scale and floor.
@@ -27,7 +28,7 @@ class Figures:
         self.dynamic_range_db, self.regions = dynamic_range_db, regions
         self.cine, self.first_frame = cine, first_frame
         self.measured = set(regions.frames()) if regions is not None else set()
-        self.records: list[dict[str, Any]] = []
+        self.tally = Tally()
         self.removed_db: list[float | None] = []  # mean over the image, one a frame
         self.n_pixels = 0
         self.removed_sum = self.std_sum = 0.0
@@ -43,8 +44,12 @@ class Figures:
         tissue_db: np.ndarray,
         std_db: np.ndarray | None,
         levels: dict[str, np.ndarray],
-    ) -> None:
-        """Takes in one frame: ``(H, W)`` dB before, after and deviation, and the 8-bit ``input`` and ``tissue``."""
+    ) -> dict[str, Any] | None:
+        """Takes in one frame: ``(H, W)`` dB before, after and deviation, and the 8-bit ``input`` and ``tissue``.
+
+        Returns:
+            Its record for the Metrics JSON; None where it has no regions to measure.
+        """
         image = input_db > -self.dynamic_range_db
         change = (input_db - tissue_db).astype(np.float64)
         self.largest_rise_db = max(self.largest_rise_db, float(-change.min()))
@@ -60,11 +65,14 @@ class Figures:
         masks = {role: self.regions.mask(role, frame) for role in ROLES} if self.regions is not None else {}
         for role, mask in masks.items():
             self._count(role, levels, mask)
-        if frame in self.measured:
-            record: dict[str, Any] = {"cine": self.cine, "frame": self.first_frame + frame}
-            if self.regions is not None and self.regions.origin == AUTOMATIC:
-                record["regions"] = AUTOMATIC
-            self.records.append(record | frame_metrics(input_db, tissue_db, masks["tissue"], masks["haze"]))
+        if frame not in self.measured:
+            return None
+        record: dict[str, Any] = {"cine": self.cine, "frame": self.first_frame + frame}
+        if self.regions is not None and self.regions.origin == AUTOMATIC:
+            record["regions"] = AUTOMATIC
+        record |= frame_metrics(input_db, tissue_db, masks["tissue"], masks["haze"])
+        self.tally.add(record)
+        return record
 
     def mark(self, marks: np.ndarray) -> np.ndarray:
         """Takes in what is at risk in a frame, ``(H, W)`` uint8 of `StructureRisk`, and gives it back."""
@@ -77,10 +85,10 @@ class Figures:
             counts[name] += np.bincount(plane[mask] // (256 // HISTOGRAM_BINS), minlength=HISTOGRAM_BINS)
 
     def metrics(self) -> dict[str, Any] | None:
-        """The Metrics JSON of the contract, or None without regions in the frames seen."""
-        if self.regions is None or not self.records:
+        """The Metrics JSON of the contract but for its records, or None without regions in the frames seen."""
+        if self.regions is None or not self.tally.cines:
             return None
-        return metrics_document(self.records, None, regions={"origin": self.regions.origin})
+        return tallied_document(self.tally, None, regions={"origin": self.regions.origin})
 
     def image(self, has_std: bool) -> dict[str, Any]:
         """Whole-image figures over all frames; null where no pixel lies above the floor."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from re import fullmatch
+from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 import numpy as np
@@ -30,7 +30,7 @@ from usdehaze.review.against import PREFIX, Against, open_against
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.validation.evaluate import json_ready
-from usdehaze.validation.regions import ROLES, Regions, automatic_regions, labels_and_margin, read_regions
+from usdehaze.validation.regions import ROLES, Regions, automatic_regions, compact, labels_and_margin, read_regions
 from usdehaze.validation.risk import REASONS, StructureRisk
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
@@ -141,19 +141,17 @@ def write_page(
         with (
             nullcontext() if against is None else open_against(against, result, chosen) as other,
             path.open("w", encoding="utf-8", newline="\n") as file,
+            TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as records,
         ):
-            _write(
-                file, result, regions, polygons, chosen, show_source_name, with_screen, progress, doubts, served, other
-            )
+            look = (show_source_name, with_screen, progress, doubts, served, other)
+            _write(file, records, result, regions, polygons, chosen, *look)
 
 
 def _read_regions(
     result: OpenResult, roi: str | os.PathLike[str], labels: str | None, margin_px: float | None
 ) -> Regions:
     if os.fspath(roi) == "auto":
-        cine = result.cine.read()
-        source = replace(cine.source, name=os.path.basename(result.path))  # what errors name
-        return automatic_regions(replace(cine, source=source))
+        return automatic_regions(result.cine, os.path.basename(result.path))
     values, margin_px = labels_and_margin(labels, margin_px)
     shape, first, geometry = result.cine.frames.shape, result.cine.source.first_frame, result.cine.geometry
     return read_regions(Path(roi), shape, first, geometry=geometry, labels=values, margin_px=margin_px)
@@ -163,7 +161,7 @@ def drawn_polygons(roi: Path) -> list[dict[str, Any]]:
     """Regions of a file, already known to be good, that the page can go on drawing: polygons in pixels, or none."""
     if roi.suffix.lower() != ".json":
         return []
-    document = json.loads(roi.read_text(encoding="utf-8"))
+    document = json.loads(roi.read_text(encoding="utf-8"), object_hook=compact)
     entries = [{"name": str(index), "frames": None, **entry} for index, entry in enumerate(document["regions"])]
     if any(entry.get("units", document.get("units", "px")) != "px" for entry in entries):
         return []
@@ -173,6 +171,7 @@ def drawn_polygons(roi: Path) -> list[dict[str, Any]]:
 
 def _write(
     file: TextIO,
+    records: TextIO,
     result: OpenResult,
     regions: Regions | None,
     polygons: list[dict[str, Any]],
@@ -184,7 +183,10 @@ def _write(
     served: bool,
     other: Against | None,
 ) -> None:
-    """The template with its gaps filled; the frames come before the data that are known after them."""
+    """The template with its gaps filled; the frames come before the data that are known after them.
+
+    What there is of every frame goes to the file as it comes, ``records`` of figures by way of a file of their own.
+    """
     parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
     script = "\n".join(parts[name] for name in SCRIPTS)
     head, rest = parts["page.html"].split("{{frames}}")
@@ -196,18 +198,33 @@ def _write(
     file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
     name = _cine_name(result, show_source_name)
     figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
-    planes = _write_frames(file, result, regions, chosen, figures, with_screen, progress, other)
+    planes = _write_frames(file, records, result, regions, chosen, figures, with_screen, progress, other)
     page = _page_data(result, regions, chosen, figures, planes, show_source_name)
-    page |= {"polygons": polygons, "served": served, "against": None if other is None else _second(other)}
+    page |= {"served": served, "against": None if other is None else _second(other)}
     page["provenance"] += [["to be doubted", doubt] for doubt in doubts]
-    file.write(middle)
-    file.write(f'<script type="application/json" id="metrics-json">{_json(figures.metrics())}</script>\n')
-    file.write(f'<script type="application/json" id="page-json">{_json(page)}</script>')
-    file.write(tail.replace("{{js}}", script))
+    file.write(middle + '<script type="application/json" id="metrics-json">')
+    records.seek(0)
+    _write_with_list(file, figures.metrics(), "frames", records)
+    file.write('</script>\n<script type="application/json" id="page-json">')
+    _write_with_list(file, page, "polygons", map(_json, polygons))
+    file.write("</script>" + tail.replace("{{js}}", script))
+
+
+def _write_with_list(file: TextIO, document: dict[str, Any] | None, name: str, entries: Iterable[str]) -> None:
+    """A document as JSON with one more list in it, whose entries are JSON already, written one at a time."""
+    if document is None:
+        file.write("null")
+        return
+    text = _json({key: value for key, value in document.items() if key != name})
+    file.write(f'{text[:-1]}, "{name}": [')
+    for index, entry in enumerate(entries):
+        file.write(", " * (index > 0) + entry.rstrip("\n"))
+    file.write("]}")
 
 
 def _write_frames(
     file: TextIO,
+    records: TextIO,
     result: OpenResult,
     regions: Regions | None,
     chosen: range,
@@ -216,7 +233,7 @@ def _write_frames(
     progress: Callable[[int, int], None] | None,
     other: Against | None,
 ) -> list[str]:
-    """One element a frame; returns the names of the planes in it."""
+    """One element a frame, and a line of ``records`` for each that is measured; returns the names of the planes."""
     names: list[str] = []
     written = 0
     risk = StructureRisk(result.cine.dynamic_range_db)
@@ -225,7 +242,9 @@ def _write_frames(
         std_db = None if result.std is None else result.std[frame]
         planes = planes_of(input_db, tissue_db, haze_db, std_db, result.cine.dynamic_range_db)
         levels = {"input": planes["input"], "tissue": planes["input"] - planes["removed"]}
-        figures.add(frame, input_db, tissue_db, std_db, levels)
+        record = figures.add(frame, input_db, tissue_db, std_db, levels)
+        if record is not None:
+            records.write(_json(record) + "\n")
         planes["risk"] = figures.mark(risk.add(input_db, tissue_db, std_db))
         if other is not None:
             planes |= other.planes(frame, input_db)

@@ -294,6 +294,8 @@ def json_ready(value: Any) -> Any:
         return [json_ready(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, np.ndarray):
+        return json_ready(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

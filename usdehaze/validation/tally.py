@@ -70,17 +70,17 @@ class _Column:
     def __init__(self) -> None:
         self.rows = array("l")
         self.values = {part: array("d") for part in PARTS}
-        self.bias: dict[str, array[float]] | None = None
+        self.bias: dict[str, array[float]] = {}
         self.first_ci95: list[float] | None = None
 
     def add(self, row: int, entry: dict[str, Any]) -> None:
-        bias = entry.get("bias")
+        bias: dict[str, float | None] = entry.get("bias") or {}
         if not self.rows:
             self.first_ci95 = entry.get("ci95")
-            self.bias = None if bias is None else {part: array("d") for part in bias}
-        if bias is None:
-            self.bias = None
-        for part, column in (self.bias or {}).items():
+            self.bias = {part: array("d") for part in bias}
+        if not bias:
+            self.bias = {}  # a mean of some of them would be that of other frames
+        for part, column in self.bias.items():
             column.append(_float(bias[part]))
         for part, column in self.values.items():
             column.append(_float(entry[part]))
@@ -96,7 +96,7 @@ class _Column:
         if mean["delta"] is not None:
             before, after = self.values["input"], self.values["tissue"]
             summary["paired"] = paired_statistics(before, after, [cines[row] for row in self.rows], seed)
-        if self.bias is not None:
+        if self.bias:
             summary["bias"] = {part: _mean(column) for part, column in self.bias.items()}
         return summary
 

@@ -7,7 +7,7 @@ each scan, or "auto").
 from usdehaze.validation.regions.automatic import AUTOMATIC_METHOD, automatic_regions
 from usdehaze.validation.regions.labels import Labels
 from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Region, Regions
-from usdehaze.validation.regions.polygons import polygon_mask
+from usdehaze.validation.regions.polygons import compact, polygon_mask
 from usdehaze.validation.regions.reading import (
     AUTO,
     find_regions,
@@ -28,6 +28,7 @@ __all__ = [
     "Region",
     "Regions",
     "automatic_regions",
+    "compact",
     "find_regions",
     "labels_and_margin",
     "parse_labels",

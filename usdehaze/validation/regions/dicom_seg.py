@@ -118,7 +118,7 @@ def _region(
     """One segment as a region of the cine."""
     n_frames = shape[0]
     if len(frames) == 1 and not frames[0][1]:
-        return Region(role, role, pixels[frames[0][0]][None], frozenset(range(n_frames)))
+        return Region(role, role, pixels[frames[0][0]][None], range(n_frames))
     if len(frames) == n_frames and not any(named for _, named in frames):
         frames = [(index, [first_frame + t]) for t, (index, _) in enumerate(frames)]
     if not all(named for _, named in frames):
@@ -131,4 +131,4 @@ def _region(
         for t in named:
             if 0 <= t - first_frame < n_frames:
                 mask[t - first_frame] |= pixels[index]
-    return Region(role, role, mask, frozenset(range(n_frames)))
+    return Region(role, role, mask, range(n_frames))

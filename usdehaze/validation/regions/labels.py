@@ -62,7 +62,7 @@ def regions_of_labels(
             expected = " or ".join(f"{v:g}" for v in numbers) + f" ({role})"
             advice = "" if labels else "name the values with --labels"
             raise InputError(path, f"labels {there}", expected, advice)
-        regions.append(Region(role, role, mask, frozenset(range(n_frames))))
+        regions.append(Region(role, role, mask, range(n_frames)))
     return regions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from scipy import ndimage
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
+from usdehaze.validation.regions.masks import PackedMasks
 
 ROLES = ("tissue", "haze")
 FAINT = "faint"  # walls at risk; beside tissue and haze, or alone
@@ -24,14 +26,14 @@ class Region:
     Attributes:
         name: what it is called in tables and reports.
         role: "tissue", "haze" or "faint".
-        mask: bool ``(1, H, W)``, the same in every frame it holds in, or ``(T, H, W)``.
+        mask: bool ``(1, H, W)``, the same in every frame it holds in, or ``(T, H, W)``; packed where there may be many.
         frames: indices of the frames it holds in.
     """
 
     name: str
     role: str
-    mask: np.ndarray
-    frames: frozenset[int]
+    mask: np.ndarray | PackedMasks
+    frames: frozenset[int] | range
 
 
 @dataclass(frozen=True)
@@ -55,19 +57,31 @@ class Regions:
     def mask(self, role: str, frame: int) -> np.ndarray:
         """Bool ``(H, W)``: union of the regions of one role in one frame."""
         union = np.zeros(self.shape[1:], dtype=bool)
-        for region in self._held.get((role, frame), ()):
-            union |= region.mask[frame if len(region.mask) > 1 else 0]
+        for region in (*self._lasting[role], *self._held.get((role, frame), ())):
+            if frame in region.frames:
+                union |= region.mask[frame if len(region.mask) > 1 else 0]
         return union
 
     @cached_property
     def _held(self) -> dict[tuple[str, int], list[Region]]:
-        """Regions by their role and the frames that they hold in."""
+        """Regions that hold in few frames, by their role and these."""
         held: dict[tuple[str, int], list[Region]] = {}
         for region in self.regions:
             spend(self.source)
-            for frame in region.frames:
+            for frame in () if self._lasts(region) else region.frames:
                 held.setdefault((region.role, frame), []).append(region)
         return held
+
+    @cached_property
+    def _lasting(self) -> dict[str, list[Region]]:
+        """Regions that hold in most frames, by their role."""
+        lasting = defaultdict(list)
+        for region in filter(self._lasts, self.regions):
+            lasting[region.role].append(region)
+        return lasting
+
+    def _lasts(self, region: Region) -> bool:
+        return 2 * len(region.frames) > self.shape[0]
 
     def frames(self, roles: tuple[str, ...] = ROLES) -> list[int]:
         """Frames in which every one of these roles has pixels, ascending; of tissue and haze by default."""
@@ -82,10 +96,12 @@ class Regions:
         """The same regions without the pixels within ``margin_px`` of their border (edges of the frame are none)."""
         if margin_px == 0:
             return self
-        regions = tuple(
-            replace(region, mask=np.stack([ndimage.distance_transform_edt(m) > margin_px for m in region.mask]))
-            for region in self.regions
-        )
+
+        def inner(region: Region) -> PackedMasks:
+            masks = (region.mask[n] for n in range(len(region.mask)))
+            return PackedMasks((ndimage.distance_transform_edt(m) > margin_px for m in masks), self.shape[1:])
+
+        regions = tuple(replace(region, mask=inner(region)) for region in self.regions)
         return replace(self, regions=regions, margin_px=margin_px)
 
 

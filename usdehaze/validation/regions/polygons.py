@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from usdehaze.budget import read_text, spend
 from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.errors import InputError
+from usdehaze.validation.regions.masks import PackedMasks
 from usdehaze.validation.regions.model import FAINT, ROLES, Region
 
 UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
@@ -23,7 +25,7 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
         InputError: one line that says what is wrong with which region.
     """
     try:
-        document = json.loads(read_text(path))
+        document = json.loads(read_text(path), object_hook=compact)
     except UnicodeDecodeError:
         raise InputError(path, "neither JSON, PNG, HDF5, NIfTI nor DICOM", "a file of regions") from None
     except json.JSONDecodeError as error:
@@ -36,6 +38,16 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
     units = document.get("units", "px")
     return [_region(path, entry, index, shape, first_frame, geometry, units) for index, entry in enumerate(entries)]
+
+
+def compact(entry: dict[str, Any]) -> dict[str, Any]:
+    """An object of a file of regions, its polygon as an array ``(N, 2)`` where it can be: a tenth of the memory."""
+    if isinstance(entry.get("polygon"), list):
+        with suppress(TypeError, ValueError, OverflowError):
+            corners = np.asarray(entry["polygon"], dtype=np.float64)
+            if corners.ndim == 2:
+                entry["polygon"] = corners
+    return entry
 
 
 def polygon_mask(polygon: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -101,13 +113,13 @@ def _region(
         mask = points_inside(polygon * metres, *_positions_m(path, label, geometry, shape[1:]))
     if not mask.any():
         raise InputError(path, f"{label} holds no pixel centre", "a polygon around at least one pixel")
-    return Region(name, role, mask[None], frames)
+    return Region(name, role, PackedMasks([mask], shape[1:]), frames)
 
 
-def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int) -> frozenset[int]:
+def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int) -> frozenset[int] | range:
     """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none."""
     if frames is None:
-        return frozenset(range(n_frames))
+        return range(n_frames)
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
         found = f"{label} has frames {json.dumps(frames)[:80]}"
         raise InputError(path, found, "a list of frame indices such as [0, 1]")
