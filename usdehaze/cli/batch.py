@@ -1,4 +1,4 @@
-"""A batch of scans: its log, and which results of earlier runs stand."""
+"""The log of a batch of scans."""
 
 from __future__ import annotations
 
@@ -128,54 +128,6 @@ class BatchLog:
             for entry in rows.values():
                 listed = {**asdict(entry), "notes": " ".join(entry.notes), "results": " ".join(entry.results)}
                 writer.writerow(map(_cell, listed.values()))
-
-
-def standing(job: Job) -> bool:
-    """Whether all files of a job are there, made of this very scan as it is now.
-
-    Raises:
-        InputError: the result is there, but of another scan.
-    """
-    check_owner(job)
-    if not all(target.exists() for target in job.targets):
-        return False
-    from usdehaze.io.detect import sha256_of
-    from usdehaze.io.formats import parts_of
-
-    made = job.result.stat().st_mtime_ns
-    if all(part.stat().st_mtime_ns <= made for part in parts_of(job.scan)):
-        return True
-    return sha256_of(job.scan) == _source_of(job.result).get("source_sha256")
-
-
-def check_owner(job: Job) -> None:
-    """Refuses to replace the result of another scan, which has the same name for it.
-
-    Raises:
-        InputError: that is what lies there.
-    """
-    from usdehaze.io.detect import sha256_of
-    from usdehaze.io.names import readable
-
-    source = _source_of(job.result)
-    name = source.get("source_name")
-    if name and name != readable(job.scan.name) and source.get("source_sha256") != sha256_of(job.scan):
-        raise InputError(
-            job.result, f"is the result of another scan, {name}", advice="write elsewhere with -o, or remove it"
-        )
-
-
-def _source_of(result: Path) -> dict[str, str]:
-    """What a result says about where it came from; nothing where there is no sound one."""
-    from usdehaze.io.hdf5.access import attribute, open_file
-
-    if not result.exists():
-        return {}
-    try:
-        with open_file(result) as file:
-            return {name: attribute(file, name) for name in ("source_name", "source_sha256")}
-    except InputError:  # damaged, or no result: nothing to lose
-        return {}
 
 
 def _is_log(path: Path) -> bool:

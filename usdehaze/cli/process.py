@@ -13,7 +13,7 @@ import click
 
 from usdehaze import stopping
 from usdehaze.choices import PreviewKind, TransferSyntax
-from usdehaze.cli.batch import BatchLog, Entry, Outcome, check_owner, standing
+from usdehaze.cli.batch import BatchLog, Entry, Outcome
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of, describe
 from usdehaze.cli.options import (
     config_option,
@@ -211,13 +211,15 @@ class Worker:
 
     def _stands(self, job: Job, reading: Reading) -> bool:
         """Whether there is nothing left to do for the job."""
+        from usdehaze.io.standing import check_owner, standing
+
         if self._finished_before(job):
             return True
         if not self.skip_existing:
             if self.overwrite:
-                check_owner(job)
+                check_owner(job.result, job.scan)
             return False
-        if not standing(job):
+        if not standing(job.targets, job.scan):
             return False
         from usdehaze.io.standing import made_otherwise, wanted_of
 

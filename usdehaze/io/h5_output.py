@@ -6,6 +6,8 @@ import os
 
 import h5py
 
+from usdehaze.io.hdf5.access import with_small_cache
+
 
 class Hdf5Output:
     """A new HDF5 file, whose errors of the operating system come from `check` and `close` alone.
@@ -20,7 +22,7 @@ class Hdf5Output:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._guard = _Guard(path)
-        self.file = h5py.File(self._guard, "w")
+        self.file = with_small_cache(h5py.File(self._guard, "w"))
 
     def check(self) -> None:
         """Raises the first error that was met, once everything so far is written.

@@ -1,11 +1,16 @@
-"""Whether a result that stands was made as the next one would be."""
+"""Which results of earlier runs stand: all files there, made of the scan as it is now, and as the next would be."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from usdehaze.errors import InputError
+from usdehaze.io.detect import sha256_of
+from usdehaze.io.formats import parts_of
+from usdehaze.io.hdf5.access import attribute, attributes, open_file, open_h5
+from usdehaze.io.names import readable
 from usdehaze.io.reading import Reading
 from usdehaze.provenance import FIELDS, in_words, plain
 
@@ -33,8 +38,6 @@ def made_otherwise(result: Path, wanted: Mapping[str, Any]) -> str:
     Raises:
         InputError: the file cannot be read.
     """
-    from usdehaze.io.hdf5.access import attributes, open_h5
-
     with open_h5(result) as file:
         stored = {name: plain(value) for name, value in attributes(file, result).items()}
     told = []
@@ -45,3 +48,56 @@ def made_otherwise(result: Path, wanted: Mapping[str, Any]) -> str:
         if now != then and not (now is None and then is None):
             told.append(f"{field.key} {in_words(then) or 'none'}, now {in_words(now) or 'none'}")
     return "; ".join(told)
+
+
+def standing(files: Sequence[Path], scan: Path, strict: bool = False) -> bool:
+    """Whether all files made of a scan are there, and there is nothing left to do for it.
+
+    Args:
+        files: that should be there; the first is the result.
+        scan: as it is now.
+        strict: only the scan's hash counts; else one that is older than its result is taken for the same, and one of
+            the same name that has changed may have its result made anew.
+
+    Raises:
+        InputError: the result is there, but of another scan (or, where strict, no result); or there is no such scan.
+    """
+    check_owner(files[0], scan, strict)
+    if not all(file.exists() for file in files):
+        return False
+    sha256 = _source_of(files[0]).get("source_sha256")
+    if strict or not sha256:
+        return bool(sha256)
+    made = files[0].stat().st_mtime_ns
+    return all(part.stat().st_mtime_ns <= made for part in parts_of(scan)) or sha256 == sha256_of(scan)
+
+
+def check_owner(result: Path, scan: Path, strict: bool = False) -> None:
+    """Refuses to replace the result of another scan, which has the same name for it.
+
+    Args:
+        result: that is to be written, and may be there.
+        scan: that it is made of.
+        strict: a scan of the same name, but other content, is another one, too; and what is no result stays.
+
+    Raises:
+        InputError: that is what lies there.
+    """
+    source = _source_of(result, strict)
+    name = source.get("source_name")
+    if (strict or (name and name != readable(scan.name))) and source and source["source_sha256"] != sha256_of(scan):
+        advice = "write elsewhere (-o), or move it away"
+        raise InputError(result, f"is the result of another scan, {name or 'unnamed'}", advice=advice)
+
+
+def _source_of(result: Path, strict: bool = False) -> dict[str, str]:
+    """What a result says about where it came from; nothing where there is none, or (unless strict) no sound one."""
+    if not result.exists():
+        return {}
+    try:
+        with open_file(result) as file:
+            return {name: attribute(file, name) for name in ("source_name", "source_sha256")}
+    except InputError:  # damaged, or no result: nothing to lose
+        if strict:
+            raise
+        return {}

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.errors import UsdehazeError, foreign
-from usdehaze.io import RESULT_SUFFIX, open_result
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, sha256_of
+from usdehaze.io import RESULT_SUFFIX
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.io.formats import DICOM, format_of
-from usdehaze.io.standing import made_otherwise, wanted_of
+from usdehaze.io.standing import made_otherwise, standing, wanted_of
 from usdehaze.plain_text import one_line
 from usdehaze.transforms.dehaze import DehazeUltrasoundd
 from usdehaze.transforms.load import LoadUltrasoundd
@@ -59,7 +59,8 @@ def dehaze_all(
             if writers[target] > 1:
                 raise UsdehazeError(f"{scan}: would write {target}, as another scan; give each its own folder")
             there = resume and not save.overwrite and target.exists()
-            if there and is_complete(target, scan, save.save_haze) and not _made_otherwise(target, steps, say):
+            stands = there and standing(_files_of(target, scan, save.save_haze), Path(scan), strict=True)
+            if stands and not _made_otherwise(target, steps, say):
                 told["kept"].append(str(target))
                 say(one_line(f"{Path(scan).name}: {target} is there already"))
                 continue
@@ -79,20 +80,11 @@ def dehaze_all(
     return told
 
 
-def is_complete(target: Path, scan: str, save_haze: bool) -> bool:
-    """Whether a result and the files that belong to it were made from a scan.
-
-    Raises:
-        InputError: the file is no result, or the scan cannot be read.
-        UsdehazeError: it is the result of another scan.
-    """
-    with open_result(target) as result:
-        made_from = result.cine.source.sha256
-    if made_from != sha256_of(scan):
-        raise UsdehazeError(f"{target}: is the result of another scan; move it away, or overwrite it")
+def _files_of(target: Path, scan: str, save_haze: bool) -> list[Path]:
+    """The result of a scan and the files that belong to it."""
     suffixes = [DICOM_SUFFIX, DICOM_HAZE_SUFFIX][: 2 if save_haze else 1] if format_of(scan) is DICOM else []
     stem = target.name.removesuffix(RESULT_SUFFIX)
-    return all(target.with_name(stem + suffix).exists() for suffix in suffixes)
+    return [target, *(target.with_name(stem + suffix) for suffix in suffixes)]
 
 
 def _made_otherwise(target: Path, steps: object, say: Callable[[str], None]) -> bool:

@@ -20,6 +20,7 @@ MAX_ATTRIBUTE_BYTES = 2**16
 _CHUNK_COPIES = 3  # compressed, inflated, and what is cut out of it
 _SMALL_COPIES = 4  # of an axis or a grid of coordinates, in double precision
 OPEN_BYTES = 2**14  # that the HDF5 library takes for an open dataset
+METADATA_BYTES = 2**18  # of an open file that the HDF5 library keeps in memory: else more, the more frames there are
 MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 : 1
 
 
@@ -33,7 +34,16 @@ def open_h5(path: str | os.PathLike[str]) -> h5py.File:
         raise InputError(path, f"is not an HDF5 file ({kind_of(path)})", "an HDF5 file")
     with spending(path), hdf5_errors(path):
         check_heaps(path)
-        return _open(path)
+        return with_small_cache(_open(path))
+
+
+def with_small_cache(file: h5py.File) -> h5py.File:
+    """The file itself, which keeps `METADATA_BYTES` of what leads to its chunks, and not up to 32 MiB."""
+    config = file.id.get_mdc_config()
+    config.set_initial_size = True
+    config.min_size = config.initial_size = config.max_size = METADATA_BYTES
+    file.id.set_mdc_config(config)
+    return file
 
 
 @contextmanager
