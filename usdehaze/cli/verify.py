@@ -1,4 +1,4 @@
-"""``usdehaze verify``: whether results are as they were written."""
+"""``usdehaze verify``: whether results are as they were written, and what lies beside them belongs to them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from usdehaze.cli.group import DONE, SOME_FAILED, common_options, complain, cons
 def verify(ctx: click.Context, results: tuple[Path, ...]) -> None:
     """Says whether every RESULT is as it was written: its digest, and values that no dehazing gives.
 
-    A RESULT may be a folder: every result in it. The digest shows that a file has been changed, not by whom.
+    Its DICOM, zea, preview and review files must be of the run that made it. A RESULT may be a folder: every result in
+    it. The digest shows that a result has been changed, not by whom; of the files beside it nothing but their run is
+    looked at.
     """
     from usdehaze.io import RESULT_SUFFIX
-    from usdehaze.io.doubts import doubts_of
+    from usdehaze.io.doubts import companions_of, doubts_of, doubts_of_companions
 
     console, failed = console_of(ctx), 0
     paths = [p for path in results for p in (sorted(path.rglob(f"*{RESULT_SUFFIX}")) if path.is_dir() else [path])]
     for path in paths:
         try:
-            doubts = doubts_of(path)
+            doubts = list(dict.fromkeys([*doubts_of(path), *doubts_of_companions(path)]))
         except Exception as error:
             console.report(error, path)
             failed += 1
@@ -34,7 +36,8 @@ def verify(ctx: click.Context, results: tuple[Path, ...]) -> None:
             complain(f"{path}: {doubt}")
         failed += bool(doubts)
         if not doubts:
-            console.say(f"{path}: as it was written")
+            beside = [companion.name for companion in companions_of(path)]
+            console.say(f"{path}: as it was written" + (f"; of its run are {', '.join(beside)}" if beside else ""))
     if not paths:
         complain(f"no result in {', '.join(map(str, results))}; expected files that end in {RESULT_SUFFIX}")
     ctx.exit(SOME_FAILED if failed or not paths else DONE)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from usdehaze.cine import Cartesian, Polar
-from usdehaze.io.detect import RESULT_SUFFIX
+from usdehaze.io.detect import RESULT_SUFFIX, RESULT_SUFFIXES, REVIEW_SUFFIX
 from usdehaze.io.digest import ATTRIBUTE, digest_of
 from usdehaze.io.hdf5.access import attribute, hdf5_errors, open_h5
 from usdehaze.io.result import OpenResult, open_result
-from usdehaze.io.runs import of_several_runs
+from usdehaze.io.runs import of_several_runs, run_of
 
 TOLERANCE_DB = 1e-3
 DYNAMIC_RANGES_DB = (10.0, 200.0)
@@ -40,14 +40,32 @@ def doubts_of(path: str | os.PathLike[str]) -> list[str]:
     with open_result(path) as result:
         found += _absurd(result)
         found += _out_of_order(result)
-    stem = Path(path).name.removesuffix(RESULT_SUFFIX)
-    runs = of_several_runs(p for p in Path(path).absolute().parent.glob(f"{_escaped(stem)}.dehazed.*"))
-    others = sorted(p.name for p, run in runs.items() if run != runs.get(Path(path).absolute()))
-    return found + ([f"Of another run are {', '.join(others)}."] if others else [])
+    path = Path(path).absolute()
+    runs = of_several_runs(p for p in path.parent.iterdir() if p.name.startswith(_stem(path) + ".dehazed."))
+    return found + _of_another_run([p for p, run in runs.items() if run != runs.get(path)])
 
 
-def _escaped(stem: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in stem)
+def companions_of(path: str | os.PathLike[str]) -> list[Path]:
+    """The files beside a result that are made with it, as far as they are there: zea, DICOM, previews, review page."""
+    path = Path(path)
+    suffixes = (*RESULT_SUFFIXES, REVIEW_SUFFIX)
+    return [p for suffix in suffixes if (p := path.with_name(_stem(path) + suffix)).is_file() and p.name != path.name]
+
+
+def doubts_of_companions(path: str | os.PathLike[str]) -> list[str]:
+    """A sentence for companions of a result that are of another run, or do not say of which."""
+    own, runs = run_of(Path(path)), {p: run_of(p) for p in companions_of(path)}
+    silent = sorted(p.name for p, run in runs.items() if run is None)
+    told = [f"Which run made {', '.join(silent)} is not said there."] if silent else []
+    return _of_another_run([p for p, run in runs.items() if run not in (None, own)]) + told
+
+
+def _of_another_run(files: list[Path]) -> list[str]:
+    return [f"Of another run are {', '.join(sorted(p.name for p in files))}."] if files else []
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(RESULT_SUFFIX)
 
 
 def _absurd(result: OpenResult) -> Iterator[str]:
