@@ -1,6 +1,8 @@
 """Films as scans: MP4, AVI, animated GIF; made by the ffmpeg of imageio-ffmpeg, as other programs make them."""
 
+import resource
 import subprocess
+import sys
 
 import imageio_ffmpeg
 import numpy as np
@@ -9,6 +11,7 @@ from _scans import fan_frames
 from PIL import Image
 
 import usdehaze as ud
+from usdehaze.budget import max_memory
 from usdehaze.errors import InputError
 from usdehaze.geometry import image_mask
 from usdehaze.io import kind_of, list_scans, open_scan
@@ -136,3 +139,18 @@ def test_films_that_cannot_be_used(tmp_path, monkeypatch):
     refused("holds more than 3 frames")
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
     refused("video needs a decoder that is not installed")
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux bounds another process")
+def test_ffmpeg_gets_the_memory_that_a_file_may_cost_and_no_more(tmp_path, monkeypatch):
+    path = film(tmp_path / "a.avi", FRAMES, "-c:v", "ffv1")
+    program = tmp_path / "ffmpeg"
+    asked = "import resource, sys, time; time.sleep(1); print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
+    program.write_text(f"#!/bin/sh\n{sys.executable} -c '{asked}' > {tmp_path}/limit\nexit 244\n")
+    program.chmod(0o700)
+    with max_memory(2**24):
+        assert len(ud.open_cine(path).frames) == 8
+        monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
+        with pytest.raises(InputError, match=r"needs more memory to be decoded than a film does; .*--max-memory"):
+            ud.open_cine(path)
+    assert int((tmp_path / "limit").read_text()) == 2**28 + 2**24

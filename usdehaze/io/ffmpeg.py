@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 
+from usdehaze.budget import ADVICE, most_memory
 from usdehaze.errors import InputError
 from usdehaze.io.limits import check_frame
+
+try:
+    from resource import RLIMIT_DATA, prlimit
+except ImportError:  # no Linux: what bounds a single allocation is all there is
+    prlimit = None  # type: ignore[assignment]
 
 # no playlists and no devices, which name other files
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,mpegts,mpeg,mpegvideo,h264,hevc,avi,matroska,webm,asf"
 MAX_FRAMES = 1_000_000
+PROGRAM_BYTES = 2**28  # of ffmpeg beside what it decodes
 _LARGEST_ALLOCATION = 2**29  # bytes
+_NO_MEMORY = (244, 245)  # its exit codes then: -ENOMEM, and -EAGAIN of a thread that has no place for its stack
 _LINE = 1000
 NAMELESS = os.path.isdir("/dev/fd")  # files without a name can be handed on
 
@@ -61,8 +69,9 @@ def look_through(path: str | os.PathLike[str]) -> Film:
     """
     about: dict[str, str] = {}
     stamps: list[int] = []
-    with _running(path, ["-c:v", "rawvideo", "-f", "framecrc", "-"], path) as output:
-        while line := output.readline(_LINE).decode("ascii", "replace"):
+    with _running(path, ["-c:v", "rawvideo", "-f", "framecrc", "-"], path) as process:
+        assert process.stdout is not None
+        while line := process.stdout.readline(_LINE).decode("ascii", "replace"):
             if line.startswith("#"):
                 name, _, value = line[1:].partition(" 0: ")
                 about[name] = value.strip()
@@ -73,6 +82,7 @@ def look_through(path: str | os.PathLike[str]) -> Film:
             stamps.append(int(stamp))
             if len(stamps) > MAX_FRAMES:
                 raise InputError(path, f"holds more than {MAX_FRAMES} frames", "a cine")
+        _check_memory(process, path)
     if not stamps:
         raise InputError(path, "has no picture that can be decoded", "a film", "the file may be damaged")
     return Film(_size(about, path), np.array(stamps) * _ratio(about.get("tb", "")), _ratio(about.get("sar", ""), ":"))
@@ -130,6 +140,8 @@ class Decoder:
         wanted, output = 3 * self.size[0] * self.size[1], self._output()
         output.readline(_LINE)  # FRAME
         frame = output.read(wanted)
+        if len(frame) != wanted and self._process is not None:
+            _check_memory(self._process, self.path)
         if len(frame) != wanted and self._next == 0:
             raise InputError(self.path, "its video cannot be decoded", advice="the file may be damaged")
         if len(frame) != wanted:
@@ -205,28 +217,41 @@ def program(path: object) -> str:
 
 
 @contextmanager
-def _running(source: Source, arguments: list[str], path: object) -> Iterator[IO[bytes]]:
+def _running(source: Source, arguments: list[str], path: object) -> Iterator[subprocess.Popen[bytes]]:
     process = _start(program(path), source, arguments)
     try:
-        assert process.stdout is not None
-        yield process.stdout
+        yield process
     finally:
         _end(process)
 
 
 def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Popen[bytes]:
-    """ffmpeg, decoding the first video stream of a file or device to full-range YCbCr."""
+    """ffmpeg, decoding the first video stream of a file or device to full-range YCbCr.
+
+    A file is decoded in the memory that it may cost.
+    """
     read, passed = _input(source)
     bounds = ["-max_alloc", str(_LARGEST_ALLOCATION), "-threads", "1"]
     full = ["-map", "0:v:0", "-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1"]
     command = [program, "-v", "quiet", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         pass_fds=passed,
         start_new_session=True,  # Ctrl-C is ours to act on
     )
+    if prlimit is not None and not isinstance(source, Device):
+        most = PROGRAM_BYTES + most_memory()
+        with suppress(OSError):  # it has ended already, or may have less
+            prlimit(process.pid, RLIMIT_DATA, (most, most))
+    return process
+
+
+def _check_memory(process: subprocess.Popen[bytes], path: object) -> None:
+    """Raises an `InputError` where ffmpeg, whose output has ended, wanted more memory than it may have."""
+    if process.wait() in _NO_MEMORY:
+        raise InputError(path, "needs more memory to be decoded than a film does", advice=ADVICE)
 
 
 def _input(source: Source) -> tuple[list[str], list[int]]:
