@@ -20,6 +20,7 @@ def decoding(path: object, kind: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise InputError(path, f"cannot be read as {kind} ({reason})", advice="it may be damaged") from error
+    except Exception as error:  # only the system's and PIL's own words are known not to quote the file
+        words = str(error).split("\n")[0] if isinstance(error, OSError | EOFError) else ""
+        reason = words or type(error).__name__
+        raise InputError(path, f"cannot be read as {kind} ({reason})", advice="it may be damaged") from None

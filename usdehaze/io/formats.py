@@ -255,7 +255,7 @@ def _look(path: Path) -> tuple[FileFormat | None, bytes]:
         found = next((f for f in FORMATS if f.of_folders == folder and f.signature(path, start)), None)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(path, f"cannot be read ({reason})") from error
+        raise InputError(path, f"cannot be read ({reason})") from None
     if folder and found is None:
         raise InputError(path, "is a folder, not a scan", "a scan, or on the command line a folder of scans")
     return found, start

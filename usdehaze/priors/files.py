@@ -181,9 +181,8 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
     except InputError:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
-        raise InputError(
-            path.name, f"not a usable {what} ({type(error).__name__})", "weights with their .json card"
-        ) from error
+        found = f"not a usable {what} ({type(error).__name__})"
+        raise InputError(path.name, found, "weights with their .json card") from None
     if card["kind"] != kind:
         found = f"a {card['kind']} prior" if card["kind"] != "posterior" else "a posterior"
         raise InputError(path.name, found, f"a {kind}" + ("" if kind == "posterior" else " prior"))

@@ -143,7 +143,7 @@ class Prior(nn.Module):
         try:
             prior = Prior(network, card)
         except ValueError as error:
-            raise InputError(Path(which).name, f"not a usable prior ({type(error).__name__})") from error
+            raise InputError(Path(which).name, f"not a usable prior ({type(error).__name__})") from None
         prior.weights_sha256, prior.sha256 = hashes
         return prior.eval().requires_grad_(False)
 

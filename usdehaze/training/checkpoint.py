@@ -56,7 +56,7 @@ def save_checkpoint(path: Path, state: State, settings: dict[str, Any]) -> None:
             os.fsync(file.fileno())
         fresh.replace(path)
     except (OSError, SafetensorError) as error:
-        raise InputError(path, f"cannot be written ({error})") from error
+        raise InputError(path, f"cannot be written ({error})") from None
 
 
 def load_checkpoint(path: Path, state: State, settings: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def load_checkpoint(path: Path, state: State, settings: dict[str, Any]) -> None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (OSError, SafetensorError, AttributeError, KeyError, ValueError) as error:
         advice = "remove it to start anew"
-        raise InputError(path, f"not a usable checkpoint ({type(error).__name__})", advice=advice) from error
+        raise InputError(path, f"not a usable checkpoint ({type(error).__name__})", advice=advice) from None
     if other := [k for k in {**before, **settings} if before.get(k) != settings.get(k)]:
         found = ", ".join(f"{k} {before.get(k)}, now {settings.get(k)}" for k in other)
         advice = "write elsewhere with -o, or remove it to start anew"

@@ -76,8 +76,8 @@ def _zipped(path: Path, grid: tuple[int, int], colour: bool) -> Iterator[np.ndar
                 raise InputError(path, "no images in this archive", EXPECTED)
             for name in names:
                 yield _opened(path, name, archive.read(name), grid, colour)
-    except zipfile.BadZipFile as error:
-        raise InputError(path, f"not a usable archive ({error})", EXPECTED) from error
+    except zipfile.BadZipFile:
+        raise InputError(path, "not a usable archive", EXPECTED) from None
 
 
 def _opened(path: Path, name: str, content: bytes, grid: tuple[int, int], colour: bool) -> np.ndarray:
@@ -85,7 +85,7 @@ def _opened(path: Path, name: str, content: bytes, grid: tuple[int, int], colour
         with Image.open(BytesIO(content)) as image:
             return _fitted(image, grid, colour)
     except Exception as error:  # image decoders raise whatever they come across
-        raise InputError(path, f"{name} cannot be read as an image ({type(error).__name__})", EXPECTED) from error
+        raise InputError(path, f"{name} cannot be read as an image ({type(error).__name__})", EXPECTED) from None
 
 
 def _fitted(image: Image.Image, grid: tuple[int, int], colour: bool) -> np.ndarray:
@@ -108,8 +108,10 @@ def _array(path: Path, dataset: str | None) -> np.ndarray:
                 if name not in names or (dataset is None and len(names) > 1):
                     raise InputError(path, f"arrays {', '.join(names)}", "one array, or the name of one as --dataset")
                 stored = stored[name]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(path, f"cannot be read ({type(error).__name__})", "a .npy or .npz array of images") from error
+    except InputError:
+        raise
+    except Exception as error:  # numpy raises what it comes across, tokens of a header among it
+        raise InputError(path, f"cannot be read ({type(error).__name__})", "a .npy or .npz array of images") from None
     if stored.ndim not in (3, 4) or (stored.ndim == 4 and stored.shape[3] != 3) or 0 in stored.shape:
         raise InputError(path, f"an array of shape {stored.shape}", "(N, H, W), or (N, H, W, 3) in colour")
     if stored.dtype == np.uint8:

@@ -144,10 +144,9 @@ def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode
                 samples, photometric = decode(stored, syntax, pixel_format, path)
         except InputError:
             raise
-        except Exception as error:
-            raise InputError(
-                path, f"frame {index} cannot be decoded ({syntax.name})", advice="the file may be damaged"
-            ) from error
+        except Exception:
+            found = f"frame {index} cannot be decoded ({syntax.name})"
+            raise InputError(path, found, advice="the file may be damaged") from None
         channels = () if pixel_format.samples == 1 else (pixel_format.samples,)
         expected = (pixel_format.rows, pixel_format.columns, *channels)
         if samples.shape != expected:

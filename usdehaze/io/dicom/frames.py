@@ -84,8 +84,8 @@ def fragments(header: Header, path: object) -> tuple[list[Span], list[int], int]
             offsets = parse_basic_offsets(file)
             first_item = file.tell()
             _, starts = parse_fragments(file)
-    except (ValueError, EOFError, OSError, struct.error) as error:
-        raise unreadable(path, "its compressed pixel data are damaged") from error
+    except (ValueError, EOFError, OSError, struct.error):
+        raise unreadable(path, "its compressed pixel data are damaged") from None
     spans: list[Span] = []
     for start in starts:
         file.seek(start + 4)

@@ -90,7 +90,7 @@ def open_header(path: str | os.PathLike[str]) -> Header:
         if isinstance(error, InputError) or not isinstance(error, Exception):
             raise
         if isinstance(error, OSError) and error.strerror:
-            raise InputError(path, f"cannot be read ({error.strerror})") from error
+            raise InputError(path, f"cannot be read ({error.strerror})") from None
         # pydicom's own words may quote what it stumbled over
         raise unreadable(path, type(error).__name__) from None
 

@@ -61,7 +61,7 @@ def hdf5_errors(path: object) -> Iterator[None]:
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # the last two: types h5py cannot map
         reason = str(error).split("\n")[0]
         advice = "the file may be cut off or damaged" + (", or still being written" if "truncated" in reason else "")
-        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice=advice) from error
+        raise InputError(path, f"cannot be read as HDF5 ({reason})", advice=advice) from None
 
 
 def _open(path: str | os.PathLike[str]) -> h5py.File:

@@ -68,16 +68,26 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
         sector = None
         if isinstance(group.get("sector", getlink=True), h5py.HardLink):
             values = {field.name: attribute_value(group["sector"], field.name) for field in fields(Sector)}
-            sector = Sector(**{name: float(value) for name, value in values.items()})
+            sector = _sector(path, **{name: float(value) for name, value in values.items()})
         spacing_m = _pair(attribute_value(group, "spacing_m")) if "spacing_m" in group.attrs else None
         others: tuple[Sector, ...] = ()
         if "others" in group:
             rows = get_dataset(file, "geometry/others", path)[()]
-            others = tuple(Sector(*(float(value) for value in row)) for row in rows)
+            others = tuple(_sector(path, *(float(value) for value in row)) for row in rows)
         origin_m = _pair(attribute_value(group, "origin_m"))
         return Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"), others)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(path, f"group geometry cannot be used ({error})", advice="write the file again") from error
+        reason = type(error).__name__  # its words may quote what lies there
+        raise InputError(path, f"group geometry cannot be used ({reason})", advice="write the file again") from None
+
+
+def _sector(path: object, *values: float, **named: float) -> Sector:
+    """A sector of numbers, which a message may tell."""
+    try:
+        return Sector(*values, **named)
+    except ValueError as error:
+        found = f"group geometry cannot be used ({error})"
+        raise InputError(path, found, advice="write the file again") from None
 
 
 def read_frame_times(file: h5py.File, path: object, n_frames: int) -> np.ndarray | None:

@@ -67,8 +67,8 @@ def read_header(path: Path) -> Header:
         msb = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "False"))
         dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb.lower() == "true" else "<")
         skipped = int(fields.get("HeaderSize", "0"))
-    except (KeyError, ValueError) as error:
-        raise InputError(path, f"has a MetaImage header that cannot be used ({error})") from error
+    except (KeyError, ValueError):
+        raise InputError(path, "has a MetaImage header that cannot be used", "numbers, and a known type") from None
     long = [side for side in sides[2:] if side != 1]
     if len(sides) < 2 or len(long) > 1 or min(sides) < 1 or channels not in (1, 3, 4):
         found = f"{' x '.join(map(str, sides[:6]))} pixels, {channels} channels"
@@ -146,8 +146,8 @@ def _numbered(path: Path, pattern: list[str]) -> list[str]:
         if len(numbers) > _MAX_FILES or not re.fullmatch(r"[^%]*%0?\d?\d?d[^%]*", pattern[0]):
             raise ValueError
         return [pattern[0] % number for number in numbers]
-    except ValueError as error:
-        raise InputError(path, "numbers its data files in a way that is not known", "img%03d.raw 1 10 1") from error
+    except ValueError:
+        raise InputError(path, "numbers its data files in a way that is not known", "img%03d.raw 1 10 1") from None
 
 
 def _number(value: str) -> float:
