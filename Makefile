@@ -3,6 +3,8 @@
 #   make demo    a small hazy scan, dehazed, with a preview
 #   make test    linters, types and tests, on JOBS (2) cores
 #   make docs    the API pages, build/api/usdehaze.html
+#   make dist    wheel, source and bill of materials (CycloneDX) in dist/
+#   make lock    requirements.lock anew, after constraints.txt
 #
 # Variables: PYTHON (python3), JOBS, PIP_ARGS (for instance --extra-index-url https://download.pytorch.org/whl/cpu, which
 # spares a machine without an NVIDIA card the CUDA libraries that torch brings along on Linux).
@@ -15,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint docs format clean
+.PHONY: help setup demo test lint docs dist lock format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,13 +25,15 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "usdehaze needs Python 3.10 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (torch is large: some minutes the first time)"
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	@touch $@
 
 demo: $(STAMP)
@@ -52,6 +56,13 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -W error -m pdoc -o build/api --docformat google $(PUBLIC)
+
+dist: $(STAMP)
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m validation.supply sbom dist/*.whl
+
+lock: $(STAMP)
+	$(BIN)/python -m validation.supply lock
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
