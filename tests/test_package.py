@@ -79,7 +79,7 @@ def test_examples_in_docstrings_run(path, tmp_path, monkeypatch):
 def built(tmp_path_factory):
     """Wheel and source distribution, built from a copy: nothing left over from another build gets in."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for name in ("pyproject.toml", "MANIFEST.in", "LICENSE", "CHANGELOG.md"):
+    for name in ("pyproject.toml", "MANIFEST.in", "LICENSE", "NOTICE", "SECURITY.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, source)
     for name in ("usdehaze", "tests", "docs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))

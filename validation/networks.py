@@ -161,7 +161,7 @@ def frames_of(kind: str, work: Path) -> tuple[Tensor, Tensor]:
     if not path.exists():
         pools = ((POOL, SAMPLE_SEED), (HELD_OUT, HELD_OUT_SEED))
         torch.save([training_frames(kind, n, torch.Generator().manual_seed(s), *GRID) for n, s in pools], path)
-    train, held_out = torch.load(path)
+    train, held_out = torch.load(path, weights_only=True)
     return train, held_out
 
 
