@@ -145,8 +145,8 @@ def test_films_that_cannot_be_used(tmp_path, monkeypatch):
 def test_ffmpeg_gets_the_memory_that_a_file_may_cost_and_no_more(tmp_path, monkeypatch):
     path = film(tmp_path / "a.avi", FRAMES, "-c:v", "ffv1")
     program = tmp_path / "ffmpeg"
-    asked = "import resource, sys, time; time.sleep(1); print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
-    program.write_text(f"#!/bin/sh\n{sys.executable} -c '{asked}' > {tmp_path}/limit\nexit 244\n")
+    asked = "import resource as r, sys, time; time.sleep(1); print(r.getrlimit(r.RLIMIT_DATA)[0]); sys.exit(244)"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{asked}' > {tmp_path}/limit\n")
     program.chmod(0o700)
     with max_memory(2**24):
         assert len(ud.open_cine(path).frames) == 8
