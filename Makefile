@@ -58,6 +58,7 @@ docs: $(STAMP)
 	$(BIN)/python -W error -m pdoc -o build/api --docformat google $(PUBLIC)
 
 dist: $(STAMP)
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/python -m validation.supply sbom dist/*.whl
 
