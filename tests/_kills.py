@@ -184,7 +184,10 @@ def terminate(runs: Runs, number: int, after_s: float, outcomes: Counter[str]) -
     assert code in (0, 128 + number), (code, told)
     assert "Traceback" not in told and "Exception" not in told, told
     if code:
-        assert told.splitlines()[-1] == "usdehaze: stopped" and told.count("\n") <= 2, told
+        *before, last = told.splitlines()
+        assert last == "usdehaze: stopped" and all(
+            line.startswith("usdehaze: ") or " -> " in line for line in before
+        ), told
         if runs.left():  # only just done, or in the middle of its names: the next run sees to it
             assert runs.left() == runs.files or (runs.out / ".scan.dehazed.h5.set").exists(), runs.left()
     else:

@@ -344,7 +344,11 @@ def ray_address():
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(tmp_path, posterior, ray_address, capfd):
+def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
+    tmp_path, posterior, ray_address, monkeypatch, capfd
+):
+    here = str(Path(__file__).parent)  # workers of Ray import this module
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
     from usdehaze.archive.run import run_archive
 
     (tmp_path / "in").mkdir()

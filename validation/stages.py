@@ -22,19 +22,20 @@ import torch
 from click.testing import CliRunner
 
 from usdehaze.cli import main as usdehaze
+from usdehaze.cli.process import Worker
 from usdehaze.dehazing import chain, dehazer
 from usdehaze.engines.onnxruntime import OnnxRuntimeEngine
 from usdehaze.engines.openvino import OpenVinoEngine
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import grid
-from usdehaze.io import open as opening
 from usdehaze.io import result as results
 from usdehaze.io import scan as scans
 from usdehaze.priors.posterior import LearnedPosterior
 
 # Each step, and the functions that are its own work.
 STEPS: tuple[tuple[str, tuple[tuple[Any, str], ...]], ...] = (
-    ("open the scan", ((opening, "open_scan"),)),
+    ("open the scan", ((Worker, "_open"),)),
+    ("load the networks", ((Worker, "load"),)),
     ("read frames", ((scans.Scan, "read"),)),
     ("sector and maps", ((dehazer, "make_mapper"),)),
     ("to the model grid", ((grid.Mapper, "to_model"),)),
