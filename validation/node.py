@@ -118,8 +118,8 @@ def speed(folder: Path, frames: int, seconds: float) -> str:
     node = NodeProcess(folder / "spool", archive)
     image = cine(frames)
     wait_for(archive, send_copies(node.port, image), 120)
-    began, accepted = time.monotonic(), []
-    before = len(archive.kept)
+    accepted: list[str] = []
+    before, began = len(archive.kept), time.monotonic()
     while time.monotonic() < began + seconds:
         if len(accepted) - (len(archive.kept) - before) < 4:  # the worker never waits, nor does a backlog grow
             accepted += send_copies(node.port, image)
