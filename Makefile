@@ -37,8 +37,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock
 	@touch $@
 
 demo: $(STAMP)
-	@rm -f demo/scan.h5
-	$(BIN)/usdehaze simulate demo/scan.h5 --frames 8 --seed 28
+	$(BIN)/usdehaze simulate demo/scan.h5 --frames 8 --seed 28 --overwrite
 	$(BIN)/usdehaze process demo/scan.h5 -o demo --overwrite --preview png
 	@echo
 	@echo "hazy scan, with its true tissue and haze:  demo/scan.h5"
