@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -100,6 +100,13 @@ class BatchSize(click.ParamType):
         return int(value)
 
 
+def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
+    """The command with these options, listed by --help in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def model_options(command: _Command) -> _Command:
     """Adds the options that say how and with which priors to dehaze; what is None is left to the preset."""
     options = (
@@ -135,9 +142,7 @@ def model_options(command: _Command) -> _Command:
             "--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True, help="Of the networks."
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, options)
 
 
 def sampling_options(command: _Command) -> _Command:
@@ -172,9 +177,7 @@ def sampling_options(command: _Command) -> _Command:
         ),
         click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default."),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, options)
 
 
 def output_options(command: _Command) -> _Command:
@@ -200,9 +203,7 @@ def output_options(command: _Command) -> _Command:
         ),
         click.option("--mark", is_flag=True, help='DICOM results: write "haze removed" into the picture.'),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, options)
 
 
 def scale_of(tissue: float | None, haze: float | None) -> tuple[float, float] | None:
@@ -234,9 +235,7 @@ def region_options(command: _Command) -> _Command:
             help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, options)
 
 
 def reading_options(command: _Command) -> _Command:
@@ -253,9 +252,7 @@ def reading_options(command: _Command) -> _Command:
         click.option("--rectangle", is_flag=True, help="Seek no fan: the frames are a rectangle."),
         click.option("--strict", is_flag=True, help="Refuse a scan where anything has to be guessed."),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, options)
 
 
 def take_reading(options: dict[str, Any]) -> Reading:
