@@ -211,7 +211,7 @@ class Worker:
 
     def _stands(self, job: Job, reading: Reading) -> bool:
         """Whether there is nothing left to do for the job."""
-        from usdehaze.io.standing import check_owner, standing
+        from usdehaze.io.standing import check_owner, made_otherwise, standing, wanted_of
 
         if self._finished_before(job):
             return True
@@ -221,8 +221,6 @@ class Worker:
             return False
         if not standing(job.targets, job.scan):
             return False
-        from usdehaze.io.standing import made_otherwise, wanted_of
-
         if other := made_otherwise(job.result, {**self.load().told, **wanted_of(reading)}):
             self.console.say(f"{job.scan}: {job.result} was made with other settings ({other}): made anew")
             return False

@@ -62,23 +62,25 @@ def standing(files: Sequence[Path], scan: Path, strict: bool = False) -> bool:
     Raises:
         InputError: the result is there, but of another scan (or, where strict, no result); or there is no such scan.
     """
-    check_owner(files[0], scan, strict)
+    sha256 = check_owner(files[0], scan, strict).get("source_sha256")
     if not all(file.exists() for file in files):
         return False
-    sha256 = _source_of(files[0]).get("source_sha256")
     if strict or not sha256:
         return bool(sha256)
     made = files[0].stat().st_mtime_ns
     return all(part.stat().st_mtime_ns <= made for part in parts_of(scan)) or sha256 == sha256_of(scan)
 
 
-def check_owner(result: Path, scan: Path, strict: bool = False) -> None:
+def check_owner(result: Path, scan: Path, strict: bool = False) -> dict[str, str]:
     """Refuses to replace the result of another scan, which has the same name for it.
 
     Args:
         result: that is to be written, and may be there.
         scan: that it is made of.
         strict: a scan of the same name, but other content, is another one, too; and what is no result stays.
+
+    Returns:
+        ``source_name`` and ``source_sha256`` of the result that is there; nothing where there is none.
 
     Raises:
         InputError: that is what lies there.
@@ -88,6 +90,7 @@ def check_owner(result: Path, scan: Path, strict: bool = False) -> None:
     if (strict or (name and name != readable(scan.name))) and source and source["source_sha256"] != sha256_of(scan):
         advice = "write elsewhere (-o), or move it away"
         raise InputError(result, f"is the result of another scan, {name or 'unnamed'}", advice=advice)
+    return source
 
 
 def _source_of(result: Path, strict: bool = False) -> dict[str, str]:
