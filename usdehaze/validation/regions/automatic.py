@@ -67,7 +67,7 @@ def automatic_regions(cine: Cine | LazyCine, name: str = "") -> Regions:
     for smooth, heard in smoothed():
         found, edges = np.histogram(smooth[heard], BINS, span)
         counts += found
-    level = level_between(counts, edges)
+    level = otsu_level(counts, edges)
     regions = []
     for role, part in (("tissue", np.greater), ("haze", np.less_equal)):
         masks = PackedMasks((_inner(heard & part(smooth, level)) for smooth, heard in smoothed()), shape[1:])
@@ -86,13 +86,9 @@ def _inner(part: np.ndarray) -> np.ndarray:
     return inner
 
 
-def otsu_level(values: np.ndarray, bins: int = BINS) -> float:
-    """The level that splits values into two classes with the largest variance between them."""
-    return level_between(*np.histogram(values, bins=bins))
-
-
-def level_between(counts: np.ndarray, edges: np.ndarray) -> float:
-    """Otsu's level of a histogram: counts ``(N,)`` between edges ``(N + 1,)``."""
+def otsu_level(counts: np.ndarray, edges: np.ndarray) -> float:
+    """The level that splits a histogram, counts ``(N,)`` between edges ``(N + 1,)``, into two classes with the largest
+    variance between them."""
     centres = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(counts)[:-1]
     above = counts.sum() - below
