@@ -21,7 +21,7 @@ from validation.paper.experiments import EXPERIMENTS, measured
 from validation.paper.methods import METHODS, PAPER_STEPS
 from validation.paper.priors import RECIPES
 from validation.paper.study import SHOWN, Options, study, wanted
-from validation.paper.systems.base import Budget
+from validation.paper.systems.base import TRAIN_STEPS, Budget
 from validation.paths import HERE, RUNS
 
 RESULTS = HERE / "paper" / "RESULTS.md"
@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--noise-prior", type=Path, help="weights to take, as of usdehaze train haze")
     parser.add_argument("--posterior", type=Path, help="weights to take, as of usdehaze train posterior")
     parser.add_argument("--steps", type=_positive, default=PAPER_STEPS, help="of the paper's samplers (600)")
-    parser.add_argument("--train-steps", type=_positive, default=2000, help="of FLOW and GAN (2000)")
+    parser.add_argument("--train-steps", type=_positive, default=TRAIN_STEPS, help="of FLOW and GAN (2000)")
     parser.add_argument("--no-lpips", action="store_true", help="leave LPIPS out")
     parser.add_argument("--restarts", type=_positive, default=3, help="of a search from random starts (3)")
     parser.add_argument("--batch", type=_positive, default=20, help="measurements solved together (20)")
@@ -105,6 +105,8 @@ def _command(name: str, methods: list[str] | None, options: Options) -> str:
     words += [f"--images {options.images}"] if options.images else []
     words += ["--signal-prior S.safetensors"] if options.signal_prior else []
     words += ["--noise-prior N.safetensors"] if options.noise_prior else []
+    words += ["--posterior P.safetensors"] if options.posterior else []
+    words += [f"--train-steps {options.budget.train_steps}"] if options.budget.train_steps != TRAIN_STEPS else []
     return " ".join([*words, f"--steps {options.steps} --seed {options.seed}"])
 
 

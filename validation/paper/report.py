@@ -14,6 +14,7 @@ from validation.markdown import head, row
 from validation.paper import metrics
 from validation.paper.experiments import EXPERIMENTS, Experiment, Measured
 from validation.paper.methods import JOINT, METHODS
+from validation.paper.study import wanted
 
 DIGITS = {"psnr_db": 2, "ssim": 3, "lpips": 3}
 HEADINGS = ("images", "PSNR, dB", "SSIM", "LPIPS", "printed", "best joint ahead by, dB", "s an image")
@@ -88,6 +89,8 @@ def _with_interval(told: tuple[float, ...] | None, digits: int) -> str:
 def section(name: str, experiment: Experiment, records: list[dict[str, Any]], command: str) -> str:
     """The part of RESULTS.md of an experiment, between its marks."""
     trained = sorted({r["trained"] for r in records if r.get("trained")})
+    measured = {r["method"] for r in records if r.get("figures")}
+    missing = [name for name in wanted(experiment, None) if name not in measured]
     lines = [
         MARK.format(name),
         f"## {experiment.title}",
@@ -97,6 +100,7 @@ def section(name: str, experiment: Experiment, records: list[dict[str, Any]], co
         *([f"{experiment.note[0].upper()}{experiment.note[1:]}.", ""] if experiment.note else []),
         *table(experiment, records),
         "",
+        *([f"Not measured: {'; '.join(missing)}.", ""] if missing else []),
         *([f"Trained: {'; '.join(trained)}.", ""] if trained else []),
         MARK.format(f"/{name}"),
     ]

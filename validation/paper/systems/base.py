@@ -15,6 +15,8 @@ from torch import Tensor
 
 from usdehaze.diffusion.observation import GaussianNoise, Linear, LinearOperator
 
+TRAIN_STEPS = 2000  # of FLOW and GAN
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -86,7 +88,7 @@ class Budget:
         tiny: networks as small as they get, for tests.
     """
 
-    train_steps: int = 2000
+    train_steps: int = TRAIN_STEPS
     batch: int = 32
     solve_steps: int | None = None
     restarts: int = 1
