@@ -3,7 +3,7 @@
 Up to 100 steps with the sampler of the fast preset, from 100 steps on with that of the paper preset (Euler-Maruyama
 from noise, one sample): each preset's other settings are kept, lambda and kappa are the rule's own. "alone" is the rule
 without a haze prior: what is not tissue is Gaussian noise. The learned posterior, which has neither rule nor
-observation model, stands beside them up to 100 steps. Scenes are those of ``usdehaze validate``, one frame each. Every
+observation model, stands beside them as the default has it, and up to 100 steps. Scenes are those of ``usdehaze validate``, one frame each. Every
 row leaves a record a scene in --work: the same command goes on where it was stopped.
 """
 
@@ -68,8 +68,9 @@ def main() -> None:
 
 def plan(steps: list[int]) -> Iterator[tuple[Settings, bool]]:
     """Settings of every row, and whether there is a haze prior; cheap rows first."""
+    yield PRESETS["fast"], True
     for n in sorted(steps):
-        if n <= MOST_OF_FAST:
+        if PRESETS["fast"].steps != n <= MOST_OF_FAST:
             yield replace(PRESETS["fast"], steps=n), True
         presets = [WITH_RULES["fast"]] * (n <= MOST_OF_FAST) + [WITH_RULES["paper"]] * (n >= FEWEST_OF_PAPER)
         for preset in presets:
