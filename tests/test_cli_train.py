@@ -147,6 +147,19 @@ def test_a_posterior_learns_from_unpaired_scans(tmp_path):
     assert json.loads(child.with_suffix(".json").read_text())["fine_tuned_from"].startswith("posterior-scans-fastunet")
 
 
+@pytest.mark.parametrize("simulated", ["tissue", "haze"])
+def test_a_posterior_learns_from_scans_of_one_side_and_the_simulators_other(tmp_path, simulated):
+    own = "haze" if simulated == "tissue" else "tissue"
+    out = tmp_path / "own.safetensors"
+    scans = [scan(tmp_path / f"{i}.h5", seed=i) for i in range(2)]
+    done = run("posterior", f"--{own}", *scans, f"--{simulated}", "simulated", "-o", out, *FEW, "--pool", 8)
+    assert done.exit_code == 0, done.output
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert "no patient data" in card[f"{simulated}_data"] and "2 scans" in card[f"{own}_data"]
+    command = card["training"]["command"]
+    assert f"--{own} DATA..." in command and f"--{simulated} simulated" in command and "--pool 8" in command
+
+
 def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
     out = ("-o", tmp_path / "p.safetensors", *FEW)
     one = scan(tmp_path / "one.h5")
@@ -154,6 +167,8 @@ def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
         (("posterior", one, *out), 2, "needs scans of both"),
         (("posterior", "--tissue", one, *out), 2, "needs scans of both"),
         (("posterior", "simulated", "--haze", one, *out), 2, "either simulated or from scans"),
+        (("posterior", "--tissue", one, "--haze", "simulated", one, *out), 2, "either simulated or from scans"),
+        (("posterior", "--tissue", one, "--haze", "simulated", "--images", "grey", *out), 2, "--images needs DATA"),
         (("haze", "--haze", one, *out), 2, "--tissue and --haze are for a posterior"),
         (("posterior", *out, "--network", "ncsnv2"), 2, "a parametrisation of its own"),
         (("posterior", *out, "--from-prior", "tissue"), 1, "a tissue prior; expected a posterior"),

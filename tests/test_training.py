@@ -216,10 +216,11 @@ def test_pairs_are_unpaired_frames_put_together_by_power_with_a_random_phase():
 
 def test_pairs_are_drawn_alike_for_the_same_step_and_differ_between_tissue_and_haze():
     frames = [torch.rand(40, 8, 8, generator=torch.Generator().manual_seed(i)) for i in range(4)]
-    pairs = data.StoredPairs(frames[:2], frames[2:])
+    tissue, haze = data.StoredFrames(frames[:2]), data.StoredFrames(frames[2:], purpose=data.HAZE_PICKS)
+    pairs = data.Pairs(tissue, haze)
     first, again, next_one = (pairs.draw(6, 0, 0, step, CPU) for step in (3, 3, 4))
     assert torch.equal(first, again) and not torch.equal(first, next_one) and first.shape == (6, 3, 8, 8)
-    same = data.StoredPairs(frames[:2], frames[:2]).draw(6, 0, 0, 3, CPU)
+    same = data.Pairs(tissue, data.StoredFrames(frames[:2], purpose=data.HAZE_PICKS)).draw(6, 0, 0, 3, CPU)
     assert not torch.equal(same[:, 0], same[:, 1])  # who meets whom is left to chance
     assert pairs.held_out.shape[1:] == (3, 8, 8) and pairs.fingerprint.count(" and ") == 1
 

@@ -3,8 +3,8 @@
 Up to 100 steps with the sampler of the fast preset, from 100 steps on with that of the paper preset (Euler-Maruyama
 from noise, one sample): each preset's other settings are kept, lambda and kappa are the rule's own. "alone" is the rule
 without a haze prior: what is not tissue is Gaussian noise. The learned posterior, which has neither rule nor
-observation model, stands beside them as the default has it, and up to 100 steps. Scenes are those of ``usdehaze validate``, one frame each. Every
-row leaves a record a scene in --work: the same command goes on where it was stopped.
+observation model, stands beside them as the default has it, and up to 100 steps. Scenes are those of ``usdehaze
+validate``, one frame each. Every row leaves a record a scene in --work: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from usdehaze.io import Reading
-    from usdehaze.training.data import FrameSource
+    from usdehaze.training.data import FrameSource, SimulatedFrames, StoredFrames
     from usdehaze.training.train import Model, Recipe, Told
 
 POSTERIOR: Final = "posterior"
@@ -71,8 +71,12 @@ class Several(click.Command):
 @click.command(cls=Several)
 @click.argument("kind", type=click.Choice(NETWORK_KINDS))
 @click.argument("data", nargs=-1, metavar="[DATA...]")
-@click.option("--tissue", multiple=True, metavar="DATA...", help="For a posterior: scans with tissue alone.")
-@click.option("--haze", multiple=True, metavar="DATA...", help="For a posterior: scans with haze alone.")
+@click.option(
+    "--tissue", multiple=True, metavar="DATA...", help='For a posterior: scans with tissue alone, or "simulated".'
+)
+@click.option(
+    "--haze", multiple=True, metavar="DATA...", help='For a posterior: scans with haze alone, or "simulated".'
+)
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRIOR", help="What to write, .safetensors."
 )
@@ -130,9 +134,11 @@ def _data(kind: str, data: tuple[str, ...], tissue: tuple[str, ...], haze: tuple
     Raises:
         click.UsageError: scans of one kind without the other, or where they do not belong.
     """
-    if SIMULATED in data:
-        if len(data) > 1 or tissue or haze:
-            raise click.UsageError(f"frames are either {SIMULATED} or from scans")
+    if any(SIMULATED in names and len(names) > 1 for names in (data, tissue, haze)) or (
+        SIMULATED in data and (tissue or haze)
+    ):
+        raise click.UsageError(f"frames are either {SIMULATED} or from scans")
+    if data == (SIMULATED,) or (tissue == haze == (SIMULATED,)):
         return {}
     if kind != POSTERIOR:
         if tissue or haze:
@@ -182,7 +188,7 @@ class _Run:
             prior = train(
                 recipe, source, self.out, checkpoint, device=device, begin_with=parent,
                 every=self.options["checkpoint_every"], tell=self._teller(recipe, progress), stop=stop,
-                command=self._command(recipe, bool(data)),
+                command=self._command(recipe, data),
             )  # fmt: skip
         if prior is None:
             if self.first:
@@ -238,7 +244,7 @@ class _Run:
     def _source(self, data: Data, recipe: Recipe, reading: Reading) -> FrameSource:
         images, mirror = self.options["images"], not self.options["no_mirror"]
         blend: float | None = self.options["blend"]
-        if images and not data:
+        if images and (not data or (SIMULATED,) in data.values()):
             raise click.UsageError("--images needs DATA")
         if bool(blend) != bool(images and self.kind == POSTERIOR):
             raise click.UsageError("a posterior of --images takes --blend SHARE, and nothing else does")
@@ -251,20 +257,28 @@ class _Run:
             if blend:
                 return BlendedImages.of(read["tissue"], read["haze"], blend, (mirror, mirror))
             return StoredImages(read[self.kind], mirror)
-        if data:
-            from usdehaze.io import list_scans
-            from usdehaze.training.scans import frames_of_scans, pairs_of_scans
+        from usdehaze.training.data import HAZE_PICKS, PICKS, Pairs
 
-            scans = {what: list_scans(names) for what, names in data.items()}
-            if self.kind == POSTERIOR:
-                return pairs_of_scans(scans["tissue"], scans["haze"], recipe.grid, reading)
-            return frames_of_scans(scans[self.kind], recipe.grid, reading)
-        from usdehaze.training.data import SimulatedFrames
+        if self.kind == POSTERIOR and data:
+            tissue = self._side("tissue", data["tissue"], recipe, reading, PICKS)
+            return Pairs(tissue, self._side("haze", data["haze"], recipe, reading, HAZE_PICKS))
+        return self._side(self.kind, data.get(self.kind, (SIMULATED,)), recipe, reading, PICKS)
 
-        pool, fresh = self.options["pool"], self.options["fresh"]
-        if pool % fresh:
-            raise click.UsageError(f"--pool must be a multiple of --fresh, found {pool} and {fresh}")
-        return SimulatedFrames(self.kind, recipe.grid, pool, fresh)
+    def _side(
+        self, kind: str, names: tuple[str, ...], recipe: Recipe, reading: Reading, purpose: int
+    ) -> SimulatedFrames | StoredFrames:
+        """Frames of scans, or simulated ones where that is the only word."""
+        if names == (SIMULATED,):
+            from usdehaze.training.data import SimulatedFrames
+
+            pool, fresh = self.options["pool"], self.options["fresh"]
+            if pool % fresh:
+                raise click.UsageError(f"--pool must be a multiple of --fresh, found {pool} and {fresh}")
+            return SimulatedFrames(kind, recipe.grid, pool, fresh, purpose)
+        from usdehaze.io import list_scans
+        from usdehaze.training.scans import frames_of_scans
+
+        return frames_of_scans(list_scans(names), recipe.grid, reading, purpose)
 
     def _teller(self, recipe: Recipe, progress: Callable[[int, float], None] | None) -> Callable[[Told], None]:
         """Moves the bar at every step; at checkpoints a line goes to the log, and to stderr where there is no bar."""
@@ -290,13 +304,15 @@ class _Run:
 
         return tell
 
-    def _command(self, recipe: Recipe, scans: bool) -> str:
+    def _command(self, recipe: Recipe, data: Data) -> str:
         """The command as the card has it: no name of a file, since it may name a patient."""
         network = next(option for option, name in NETWORKS.items() if name == recipe.network)
         parent = self.options["from_prior"]
-        data = ["DATA..."] if self.kind != POSTERIOR else ["--tissue DATA...", "--haze DATA..."]
-        words = [
-            f"usdehaze train {self.kind}", *(data if scans else [SIMULATED]), "-o PRIOR", f"--network {network}",
+        words = {kind: SIMULATED if names == (SIMULATED,) else "DATA..." for kind, names in data.items()}
+        named = [f"--{kind} {word}" if self.kind == POSTERIOR else word for kind, word in words.items()] or [SIMULATED]
+        simulates = any(word.endswith(SIMULATED) for word in named)
+        told = [
+            f"usdehaze train {self.kind}", *named, "-o PRIOR", f"--network {network}",
             *([] if self.kind == POSTERIOR else [f"--parametrisation {recipe.parametrisation}"]),
             *(["--from-prior PRIOR"] if parent else []),
             f"--grid {recipe.grid[0]}x{recipe.grid[1]} --steps {recipe.steps} --batch {recipe.batch}",
@@ -305,9 +321,9 @@ class _Run:
             *([f"--blend {self.options['blend']:g}"] if self.options["blend"] else []),
             *(["--no-mirror"] if self.options["no_mirror"] else []),
             *([f"--sync {recipe.sync}"] if recipe.sync > 1 else []),
-            *([] if scans else [f"--pool {self.options['pool']} --fresh {self.options['fresh']}"]),
+            *([f"--pool {self.options['pool']} --fresh {self.options['fresh']}"] if simulates else []),
         ]  # fmt: skip
-        return " ".join(words)
+        return " ".join(told)
 
 
 @contextmanager

@@ -84,15 +84,18 @@ class SimulatedFrames:
         shape: depth and angle of the grid.
         pool: frames in the pool; a multiple of ``refresh``.
         refresh: frames that are new at every step.
+        purpose: of the random stream that picks them; frames that are drawn side by side need one each.
     """
 
     simulated = True
     description = "usdehaze.simulate (no patient data)"
 
-    def __init__(self, kind: str, shape: tuple[int, int], pool: int = 1024, refresh: int = 4) -> None:
+    def __init__(
+        self, kind: str, shape: tuple[int, int], pool: int = 1024, refresh: int = 4, purpose: int = PICKS
+    ) -> None:
         if refresh < 1 or pool < 1 or pool % refresh:
             raise ValueError(f"pool must be a positive multiple of refresh, found {pool} and {refresh}")
-        self.kind, self.shape, self.pool, self.refresh = kind, shape, pool, refresh
+        self.kind, self.shape, self.pool, self.refresh, self.purpose = kind, shape, pool, refresh, purpose
         self.fingerprint = f"simulated, pool {pool}, {refresh} new a step"
         self._frames: Tensor | None = None
         self._holds = (-1, -1, 0)  # seed, stream and first chunk of what is in the pool
@@ -110,7 +113,7 @@ class SimulatedFrames:
         if self._frames is None or self._holds != (seed, stream, step):
             self._frames = torch.cat([simulate(seed, stream, step + i, device) for i in range(chunks)])
             self._frames = self._frames.roll(step % chunks * self.refresh, 0)  # chunk c lies at place c mod chunks
-        frames = pick(self._frames, batch, generator_for(seed, stream, PICKS, step, device))
+        frames = pick(self._frames, batch, generator_for(seed, stream, self.purpose, step, device))
         at = step % chunks * self.refresh
         self._frames[at : at + self.refresh] = simulate(seed, stream, step + chunks, device)
         self._holds = (seed, stream, step + 1)
@@ -191,23 +194,20 @@ class StoredFrames(InMemory):
         return f"{self.n_scans} scan{'s' if self.n_scans > 1 else ''} of the user's own: {counts}"
 
 
-class StoredPairs:
-    """Tissue of some scans and haze of others, put together anew at every step: no frame of one needs one of the other.
+class Pairs:
+    """Tissue and haze of any two sources, put together anew at every step: no frame of one needs one of the other.
 
     Powers add with a random phase between the echoes, before log compression over 60 dB.
 
     Args:
-        tissue, haze: ``(T, depth, angle)`` in [0, 1], one tensor for each scan.
-
-    Raises:
-        ValueError: see `StoredFrames`.
+        tissue, haze: frames of one channel; each with a ``purpose`` of its own.
     """
 
     simulated = False
 
-    def __init__(self, tissue: list[Tensor], haze: list[Tensor]) -> None:
-        self.tissue, self.haze = StoredFrames(tissue), StoredFrames(haze, purpose=HAZE_PICKS)
-        self.fingerprint = f"{self.tissue.fingerprint} and {self.haze.fingerprint}"
+    def __init__(self, tissue: FrameSource, haze: FrameSource) -> None:
+        self.tissue, self.haze = tissue, haze
+        self.fingerprint = f"{tissue.fingerprint} and {haze.fingerprint}"
 
     @property
     def description(self) -> str:

@@ -15,7 +15,7 @@ from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import Reading, open_scan
 from usdehaze.io.atomic import atomic
 from usdehaze.priors.posterior import LearnedPosterior
-from usdehaze.training.data import FrameSource, StoredFrames, StoredPairs
+from usdehaze.training.data import PICKS, FrameSource, StoredFrames
 from usdehaze.training.samples import draw_samples, split_samples
 from usdehaze.training.train import Model
 
@@ -45,24 +45,15 @@ def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = 
     return torch.cat(parts)
 
 
-def frames_of_scans(paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None = None) -> StoredFrames:
-    """Every frame of these scans, for training.
+def frames_of_scans(
+    paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None = None, purpose: int = PICKS
+) -> StoredFrames:
+    """Every frame of these scans, for training; ``purpose`` as of `StoredFrames`.
 
     Raises:
         InputError: a scan that cannot be used; a single frame.
     """
-    return StoredFrames(_read(paths, grid, reading))
-
-
-def pairs_of_scans(
-    tissue: Iterable[Path], haze: Iterable[Path], grid: tuple[int, int], reading: Reading | None = None
-) -> StoredPairs:
-    """Every frame of scans that show tissue alone and of others that show haze alone, to be put together in training.
-
-    Raises:
-        InputError: as of `frames_of_scans`, for either.
-    """
-    return StoredPairs(_read(tissue, grid, reading), _read(haze, grid, reading))
+    return StoredFrames(_read(paths, grid, reading), purpose=purpose)
 
 
 def _read(paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None) -> list[Tensor]:

@@ -1,12 +1,13 @@
-"""What fine-tuning the tissue prior on the clean frames of one probe gains on other clips: one command.
+"""What fine-tuning the posterior on the clean frames of one probe gains on other clips: one command.
 
     python -m validation.adapt                                       # about half a CPU hour, then ADAPT.md
     python -m validation.adapt --clips 5 --steps 300 --out few.md    # from fewer clips
 
-``usdehaze train tissue ... --from-prior tissue`` learns from the clips of ``clean-cines`` (in USDEHAZE_DATA) that are
-for tuning; the prior that comes out is held against the one that went in, on the clips that are held out, with parts b
-to e of the bench. Steps and rate are not to be chosen by these figures, but by what ``train`` holds out itself. The
-weights learned from patients' frames: they stay in --work and are never shipped. A run that was stopped goes on.
+``usdehaze train posterior --tissue ... --haze simulated --from-prior posterior`` learns from the clips of
+``clean-cines`` (in USDEHAZE_DATA) that are for tuning; the posterior that comes out is held against the one that went
+in, on the clips that are held out and on another probe's, with parts b, c, d and h of the bench. Steps and rate are not
+to be chosen by these figures, but by what ``train`` holds out itself. The weights learned from patients' frames: they
+stay in --work and are never shipped. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,18 @@ import torch
 from usdehaze.cli.train import train
 from usdehaze.errors import UsdehazeError
 from usdehaze.io.atomic import atomic
-from usdehaze.priors.prior import Prior
-from usdehaze.training.objective import held_out_loss
+from usdehaze.priors.posterior import LearnedPosterior
+from usdehaze.training.data import Pairs, SimulatedFrames
 from usdehaze.training.scans import frames_of_scans
-from usdehaze.training.train import HELD_OUT_SIGMAS
+from usdehaze.training.train import errors_on
 from usdehaze.validation.benchmark import OURS
 from validation.adapt.tables import page
-from validation.bench.parts import Bench, model_frame
-from validation.figures import SIGMAS, denoising_loss
+from validation.bench.parts import Bench
+from validation.bench.wide import camus_as_it_is
 from validation.paths import PATIENTS, RESULTS, RUNS, real_scans
 from validation.patients import SHARES, read_patients
-from validation.records import PACKAGE, Records, code_hash, digest_of, file_digest
-from validation.scenes import CAMUS, CLEAN_CINES
+from validation.records import PACKAGE, Records, code_hash, file_digest
+from validation.scenes import CLEAN_CINES
 
 HAZES = 3  # that each clip is put under: with 21 clips every level and extent comes up equally often
 CHECKPOINT_EVERY = 50  # steps after which the log says what the held-out loss is
@@ -55,77 +55,55 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def study(args: argparse.Namespace) -> dict[str, Any]:
-    """Settings, cards and records of every prior that is compared."""
+    """Settings, cards and records of both posteriors."""
     data = real_scans()
     if not (data / CLEAN_CINES).is_dir():
         raise UsdehazeError(f"no real scans in {data}; set USDEHAZE_DATA to their folder")
     names = read_patients(PATIENTS, SHARES[0])[CLEAN_CINES][: args.clips]
     clips = [data / CLEAN_CINES / f"{name}.h5" for name in names]
-    shipped = Prior.load(args.tissue_prior, "tissue")
+    shipped = LearnedPosterior.load(args.posterior)
+    grid = (int(shipped.card["grid"][0]), int(shipped.card["grid"][1]))
     path = fine_tuned(args, shipped, clips)
-    adapted = Prior.load(path, "tissue")
-    paths = {"before": args.tissue_prior, "adapted": path}
+    adapted = LearnedPosterior.load(path)
 
     records = Records(args.work / "records", "validation.adapt.__main__")
-    limits = dict.fromkeys("bcde", args.limit) if args.limit else {}
+    limits = dict.fromkeys("bcdh", args.limit) if args.limit else {}
     benches = {}
-    for label, prior in paths.items():
-        options = {"preset": "fast", "tissue_prior": prior, "haze_prior": args.haze_prior, "device": "cpu"}
-        bench = Bench(options, data, records, SHARES[1], limits=limits, sets=(CLEAN_CINES,), oracles=False)
+    for label, posterior in {"before": args.posterior, "adapted": path}.items():
+        options = {"preset": "fast", "posterior": posterior, "device": "cpu"}
+        bench = Bench(options, data, records, SHARES[1], limits=dict(limits), sets=(CLEAN_CINES,), oracles=False)
         bench.limits.setdefault("b", HAZES * bench.n_clean)
         benches[label] = bench
-    every_set = Bench(benches["before"].options, data, records, SHARES[1], limits=dict(limits))
 
-    held_out = frames_of_scans(clips, tuple(shipped.card["grid"])).held_out
-    before = dict(zip(HELD_OUT_SIGMAS, held_out_loss(shipped, held_out, HELD_OUT_SIGMAS), strict=True))
-    dehazer = benches["adapted"].dehazer()
+    held_out = Pairs(frames_of_scans(clips, grid), SimulatedFrames("haze", grid)).held_out
     return {
-        "settings": vars(dehazer.settings),
-        "haze_prior": dehazer.haze.name if dehazer.haze else "none",
-        "priors": {"before": shipped.name, "adapted": adapted.name},
+        "settings": vars(benches["adapted"].dehazer().settings),
+        "posteriors": {"before": shipped.name, "adapted": adapted.name},
         "card": adapted.card,
-        "own": {f"{s:g}": (loss, adapted.card["held_out"][f"{s:g}"]) for s, loss in before.items()},
-        "card_before": shipped.card.get("held_out", {}),
-        "e": losses(every_set, {"before": shipped, "adapted": adapted}),
+        "own": {label: errors_on(each, held_out) for label, each in (("before", shipped), ("adapted", adapted))},
+        "h": {label: camus_as_it_is(bench)["records"] for label, bench in benches.items()},
         "d": {label: bench.harm() for label, bench in benches.items()},
         "c": {label: bench.clips() for label, bench in benches.items()},
         "b": {label: [r for r in bench.under_haze() if r["method"] == OURS] for label, bench in benches.items()},
     }
 
 
-def fine_tuned(args: argparse.Namespace, shipped: Prior, clips: list[Path]) -> Path:
-    """The prior fine-tuned on these clips, by the command of the manual.
+def fine_tuned(args: argparse.Namespace, shipped: LearnedPosterior, clips: list[Path]) -> Path:
+    """The posterior fine-tuned on these clips, by the command of the manual.
 
     Raises:
         UsdehazeError: scans that cannot be read, or training was stopped.
     """
     made_by = [shipped.sha256, *map(file_digest, [*clips, PACKAGE / "cli" / "train.py"]), code_hash("usdehaze")]
     digest = hashlib.sha256(" ".join(made_by).encode()).hexdigest()[:8]
-    out = args.work / f"tissue-{digest}-{len(clips)}-{args.steps}-{args.lr:g}.safetensors"
+    out: Path = args.work / f"posterior-{digest}-{len(clips)}-{args.steps}-{args.lr:g}.safetensors"
     if not out.exists():
-        words = ["tissue", *map(str, clips), "-o", str(out), "--from-prior", str(args.tissue_prior)]
-        words += ["--steps", str(args.steps), "--lr", f"{args.lr:g}", "--checkpoint-every", str(CHECKPOINT_EVERY)]
-        if train.main([*words, "--device", "cpu"], prog_name="usdehaze train", standalone_mode=False):
+        words = ["posterior", "--tissue", *map(str, clips), "--haze", "simulated", "-o", str(out)]
+        words += ["--from-prior", str(args.posterior), "--steps", str(args.steps), "--lr", f"{args.lr:g}"]
+        words += ["--checkpoint-every", str(CHECKPOINT_EVERY), "--device", "cpu"]
+        if train.main(words, prog_name="usdehaze train", standalone_mode=False):
             raise UsdehazeError("fine-tuning was stopped; the same command goes on")
     return out
-
-
-def losses(bench: Bench, priors: dict[str, Prior]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Part e, scan by scan: denoising loss over sigma^2 by noise level, for each set of scans and prior."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    grid = bench.dehazer().grid
-    for scan in bench.clean_scans(bench.some("e", bench.n_clean)):
-        frame, counts = (t[None, None] for t in model_frame(scan.cine, grid))
-
-        def measure(prior: Prior, frame: torch.Tensor = frame, counts: torch.Tensor = counts) -> dict[str, Any]:
-            of_level = denoising_loss(prior, frame, counts)
-            return {f"{sigma:g}": {"tissue": loss} for sigma, loss in zip(SIGMAS, of_level, strict=True)}
-
-        of_set = found.setdefault(CLEAN_CINES if scan.cavities is None else CAMUS, {label: [] for label in priors})
-        for label, prior in priors.items():
-            by = {"prior": prior.name, "frames": digest_of(frame.numpy(), counts.numpy())}
-            of_set[label].append(bench.records.kept("e", scan.cine.source.name, by, partial(measure, prior)))
-    return found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -133,8 +111,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=300, help="of the fine-tuning (300)")
     parser.add_argument("--lr", type=float, default=2e-4, help="its learning rate (2e-4)")
     parser.add_argument("--clips", type=int, help="first so many clips to learn from (all that are for tuning)")
-    parser.add_argument("--tissue-prior", default="tissue", help="to begin with: file, or name of a shipped one")
-    parser.add_argument("--haze-prior", default="haze", help="that goes with it")
+    parser.add_argument("--posterior", default="posterior", help="to begin with: file, or name of the shipped one")
     parser.add_argument("--limit", type=int, help="at most so many scenes of each part")
     parser.add_argument("--threads", type=int, default=1, help="CPU cores to use (1)")
     parser.add_argument("--work", type=Path, default=RUNS / "adapt", help="weights and records")
