@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from usdehaze.dehazing.device import find_device
 from usdehaze.errors import UsdehazeError
 from validation.paper import report, timing
 from validation.paper.experiments import EXPERIMENTS, measured
@@ -50,6 +51,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--restarts", type=_positive, default=3, help="of a search from random starts (3)")
     parser.add_argument("--batch", type=_positive, default=20, help="measurements solved together (20)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N")
     args = parser.parse_args(words)
     torch.set_num_threads(1)
     each = [_counted(parser, word) for word in args.methods or ()]
@@ -57,11 +59,15 @@ def main(words: list[str] | None = None) -> None:
     if args.experiment == "all" and (args.noise_prior or args.posterior):
         parser.error("--noise-prior and --posterior go with one experiment, whose noise they know")
     given = {k: getattr(args, k) for k in ("network", "prior_steps", "steps", "images")}
-    budget = Budget(args.train_steps, restarts=args.restarts)
+    try:
+        device = find_device(args.device)
+    except UsdehazeError as error:
+        parser.error(f"--device: {error}")
+    budget = Budget(args.train_steps, restarts=args.restarts, device=device)
     if args.quick:
         given |= QUICK
         each.append(("bm3d", 1))  # it has no small size
-        budget = Budget(2, batch=4, solve_steps=2, tiny=True)
+        budget = Budget(2, batch=4, solve_steps=2, tiny=True, device=device)
     priors = {"signal_prior": args.signal_prior, "noise_prior": args.noise_prior, "posterior": args.posterior}
     options = Options(
         work=args.work,
@@ -69,6 +75,7 @@ def main(words: list[str] | None = None) -> None:
         seed=args.seed,
         budget=budget,
         lpips=not args.no_lpips,
+        device=device,
         **given,
         **priors,
         of_method={name: n for name, n in each if n},
@@ -107,6 +114,7 @@ def _command(name: str, methods: list[str] | None, options: Options) -> str:
     words += ["--noise-prior N.safetensors"] if options.noise_prior else []
     words += ["--posterior P.safetensors"] if options.posterior else []
     words += [f"--train-steps {options.budget.train_steps}"] if options.budget.train_steps != TRAIN_STEPS else []
+    words += [f"--device {options.device}"] if options.device.type != "cpu" else []
     return " ".join([*words, f"--steps {options.steps} --seed {options.seed}"])
 
 

@@ -155,9 +155,9 @@ def noise_of(kind: str, split: str, n: int | None) -> Tensor:
     return data.images(kind, split, n)
 
 
-def exact_prior(kind: str) -> Gaussian | None:
+def exact_prior(kind: str, device: torch.device) -> Gaussian | None:
     """The prior of noise whose score is a closed form; None of noise that has to be learned."""
-    return noises.sine_prior(_deviations(kind)) if kind in ("sine", "sequence") else None
+    return noises.sine_prior(_deviations(kind).to(device)) if kind in ("sine", "sequence") else None
 
 
 @lru_cache

@@ -68,8 +68,9 @@ class Joint:
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """One sample of each measurement; measurement i draws from the stream ``seed + i`` alone."""
+        problem = problem.to(self.priors.device)
         sampled = self._sampled(problem)
-        streams = Streams([(seed + i,) for i in range(len(problem.y))])
+        streams = Streams([(seed + i,) for i in range(len(problem.y))], self.priors.device)
         noise: samplers.Noise = lambda: streams.normal((sampled.size,))  # noqa: E731
         made: dict[str, Any] = {} if self.scale is None else {"scale": self.scale}
         if self.rule == "projection":
@@ -79,7 +80,7 @@ class Joint:
         with torch.no_grad():
             end = self._run(guided, noise)
         x, n = sampled.parts(end)
-        return x.clamp(0, 1), None if self.alone else n
+        return x.clamp(0, 1).cpu(), None if self.alone else n.cpu()
 
     def _sampled(self, problem: Problem) -> Sampled:
         if self.alone:
@@ -128,14 +129,14 @@ class Learned:
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """Of each measurement the mean or a sample; measurement i draws from the stream ``seed + i`` alone."""
-        guided = JointDenoiser(problem.y, self._posterior)
-        streams = Streams([(seed + i,) for i in range(len(problem.y))])
+        guided = JointDenoiser(problem.y.to(self.priors.device), self._posterior)
+        streams = Streams([(seed + i,) for i in range(len(problem.y))], self.priors.device)
         sigma_max = float(self._posterior.card["sigma_max"])
         with torch.no_grad():
             u = samplers.start(lambda: streams.normal((guided.size,)), sigma_max)
             end = samplers.dpmpp_2m(guided, u, karras_sigmas(self.steps, SIGMA_MIN, sigma_max))
         x, n = guided.parts(end)
-        return x.clamp(0, 1), n
+        return x.clamp(0, 1).cpu(), n.cpu()
 
 
 @dataclass

@@ -51,6 +51,7 @@ class Options:
         budget: of the other systems.
         trained_on: training images at most; None for all.
         lpips: whether it is measured.
+        device: where networks run.
     """
 
     work: Path
@@ -67,6 +68,7 @@ class Options:
     budget: Budget = field(default_factory=Budget)
     trained_on: int | None = None
     lpips: bool = True
+    device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
 
 
 def wanted(experiment: Experiment, names: list[str] | None) -> list[str]:
@@ -94,7 +96,8 @@ def priors_for(experiment: Experiment, methods: list[str], options: Options) -> 
     """
     if not any(METHODS[m].by_priors for m in methods):
         return None
-    exact = exact_prior(experiment.known)
+    device = options.device
+    exact = exact_prior(experiment.known, device)
     path = options.work / "priors"
     name = f"{options.network}-{options.prior_steps}-{options.seed}.safetensors"
 
@@ -103,19 +106,19 @@ def priors_for(experiment: Experiment, methods: list[str], options: Options) -> 
 
     def prior(kind: PriorKind, of: str, given: Path | None, images: Callable[[], Tensor]) -> Prior:
         if given is None:
-            recipe = options.network, options.prior_steps, 16, options.seed
+            recipe = options.network, options.prior_steps, 16, options.seed, device
             return prior_of(kind, images, path / f"{of}-{name}", *recipe)
-        return Prior.load(given, kind)
+        return Prior.load(given, kind).to(device)
 
     signal = prior("tissue", "faces", options.signal_prior, lambda: training_signal(options.trained_on))
     noise = exact or prior("haze", experiment.known, options.noise_prior, of_noise)
     told = f"faces: {account(signal)}; noise: {account(noise) if isinstance(noise, Prior) else 'its own score, exact'}"
     posterior = None
     if any(METHODS[m].learned for m in methods):
-        posterior = LearnedPosterior.load(options.posterior) if options.posterior else posterior_of(
+        posterior = LearnedPosterior.load(options.posterior).to(device) if options.posterior else posterior_of(
             lambda: BlendedImages.of(training_signal(options.trained_on), of_noise(), 0.5, (True, False)),
             path / f"blend-{experiment.known}-{name}", options.network == "tiny", options.prior_steps, GRID,
-            options.seed,
+            options.seed, device,
         )  # fmt: skip
     return Priors(signal, noise, told, posterior)
 
@@ -160,6 +163,7 @@ def _measure(
         "seed": options.seed,
         "lpips": lpips.sha256[:16] if lpips else None,
         **of_system,
+        **({} if options.device.type == "cpu" else {"device": options.device.type}),
     }
     kept: dict[int, dict[str, Any]] = {}
     for i in range(len(every.signal)):

@@ -6,7 +6,7 @@ signal and noise of the training split, and splits a measurement.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -68,6 +68,16 @@ class Problem:
         """The problem of some of its measurements."""
         return Problem(self.y[rows], self.observation, self.shape, self.noise_std, self.noise_range)
 
+    def to(self, device: torch.device) -> Problem:
+        """The same problem on a device."""
+        if self.y.device == device:
+            return self
+        observation = self.observation
+        if isinstance(observation, LinearOperator):
+            assert observation.matrix is not None
+            observation = LinearOperator(observation.matrix.to(device), std=observation.std)
+        return replace(self, y=self.y.to(device), observation=observation)
+
     def gaussian(self) -> GaussianNoise | LinearOperator:
         """The measurement as if its noise were white, of deviation ``noise_std``; for a blend of ``y / A``."""
         if isinstance(self.observation, LinearOperator):
@@ -86,6 +96,7 @@ class Budget:
         solve_steps: steps of a search for a measurement; None is the paper's number.
         restarts: of a search from random starts.
         tiny: networks as small as they get, for tests.
+        device: where networks train and search.
     """
 
     train_steps: int = TRAIN_STEPS
@@ -93,6 +104,7 @@ class Budget:
     solve_steps: int | None = None
     restarts: int = 1
     tiny: bool = False
+    device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
 
 
 class System(Protocol):

@@ -56,10 +56,12 @@ class Flow:
     ) -> None:
         self.name = "flow latent" if latent else "flow"
         self.latent, self.weight, self.step, self.lr, self.width = latent, weight, step, lr, width
+        self.device = torch.device("cpu")
 
     def prepare(self, signal: Tensor, noise: Tensor, seed: int, budget: Budget, work: Path) -> str:
         """Trains both flows; see `System`. "flow" and "flow latent" share them where ``work`` is the same."""
         self.steps = STEPS if budget.solve_steps is None else budget.solve_steps
+        self.device = budget.device
         self.signal, of_signal = train_flow("signal", signal, seed, budget, work, self.lr, self.width)
         self.noise, of_noise = train_flow("noise", noise, seed + 1, budget, work, self.lr, self.width)
         self.trained = [fingerprint(signal), fingerprint(noise), seed, budget.train_steps, budget.batch]
@@ -72,14 +74,14 @@ class Flow:
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """See `System`; an estimate does not depend on the other measurements."""
-        count = len(problem.y)
-        noise = Streams([(seed, i) for i in range(count)]).normal((math.prod(problem.shape),))
+        problem, count = problem.to(self.device), len(problem.y)
+        noise = Streams([(seed, i) for i in range(count)], self.device).normal((math.prod(problem.shape),))
         found = []
         for first in range(0, count, CHUNK):
             rows = slice(first, first + CHUNK)
             found.append(self._search(problem.split(rows), START_STD * noise[rows]))
         x = torch.cat(found).clamp(0, 1)
-        return x, problem.noise_of(x)
+        return x.cpu(), problem.noise_of(x).cpu()
 
     def _search(self, problem: Problem, noise: Tensor) -> Tensor:
         """As the public code starts: from the measurement, or from latents near 0 where it is no image."""
@@ -124,7 +126,7 @@ def _ascend(objective: Callable[[Tensor], Tensor], start: Tensor, steps: int, st
     """
     u = start.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([u], step)
-    best, height = start.clone(), torch.full((len(start),), -math.inf, dtype=start.dtype)
+    best, height = start.clone(), torch.full((len(start),), -math.inf).to(start)
     with torch.enable_grad():
         for i in range(steps + 1):
             value = objective(u)
@@ -149,6 +151,7 @@ def train_flow(
     torch.manual_seed(seed)
     depth, levels = (2, 2) if budget.tiny else (DEPTH, LEVELS)
     flow = Glow(tuple(images.shape[1:]), depth, levels, 8 if budget.tiny else width)  # type: ignore[arg-type]
+    flow.to(budget.device)
     grain = 0.0 if images.min() < 0 or images.max() > 1 else 2.0**-BITS
     apart = min(HELD_OUT, len(images) // 10)
     held_out, images, d = images[:apart], images[apart:], images[0].numel()
@@ -157,7 +160,7 @@ def train_flow(
 
     def bits(x: Tensor, generator: torch.Generator) -> Tensor:
         x = x + grain * (torch.rand(x.shape, generator=generator) - 0.5)
-        return -flow.log_prob(x).mean() / (d * math.log(2)) + (BITS if grain else 0)
+        return -flow.log_prob(x.to(budget.device)).mean() / (d * math.log(2)) + (BITS if grain else 0)
 
     def take(step: int) -> dict[str, float]:
         generator = noise_generator(seed, 0, step, torch.device("cpu"))

@@ -33,11 +33,12 @@ class Gan:
     def __init__(self, weight: float = WEIGHT, step: float = STEP, squared: bool = False) -> None:
         self.name = "gan squared" if squared else "gan"
         self.weight, self.step, self.squared = weight, step, squared
+        self.device = torch.device("cpu")
 
     def prepare(self, signal: Tensor, noise: Tensor, seed: int, budget: Budget, work: Path) -> str:
         """Trains the generator; see `System`."""
         self.steps = STEPS if budget.solve_steps is None else budget.solve_steps
-        self.restarts = budget.restarts
+        self.restarts, self.device = budget.restarts, budget.device
         self.generator, told = train_gan(signal, seed, budget, work)
         self.trained = [fingerprint(signal), seed, budget.train_steps, budget.batch]
         return told
@@ -49,10 +50,11 @@ class Gan:
 
     def solve(self, problem: Problem, seed: int) -> tuple[Tensor, Tensor | None]:
         """See `System`: of each measurement's searches the one that ends lowest."""
+        problem = problem.to(self.device)
         best, least = torch.zeros(0), torch.zeros(0)
         for start in range(self.restarts):
             keys = [(seed, start, i) for i in range(len(problem.y))]
-            z = self._search(problem, Streams(keys).normal((self.generator.latent,)))
+            z = self._search(problem, Streams(keys, self.device).normal((self.generator.latent,)))
             with torch.no_grad():
                 x = self.generator(z)
                 loss = self._loss(problem, x, z)
@@ -60,7 +62,7 @@ class Gan:
                 best, least = x, loss
             better = loss < least
             best[better], least[better] = x[better], loss[better]
-        return best.clamp(0, 1), None
+        return best.clamp(0, 1).cpu(), None
 
     def _search(self, problem: Problem, start: Tensor) -> Tensor:
         z = start.clone().requires_grad_(True)
@@ -91,14 +93,15 @@ def train_gan(images: Tensor, seed: int, budget: Budget, work: Path) -> tuple[Ge
     channels = tuple(c // 32 for c in CHANNELS[-stages:]) if budget.tiny else CHANNELS[-stages:]
     latent = 8 if budget.tiny else LATENT
     generator, discriminator = Generator(shape, channels, latent), Discriminator(shape, channels)
+    generator.to(budget.device), discriminator.to(budget.device)
     of_g = torch.optim.Adam(generator.parameters(), LR, BETAS)
     of_d = torch.optim.Adam(discriminator.parameters(), LR, BETAS)
     batch = min(budget.batch, len(images))
 
     def take(step: int) -> dict[str, float]:
         draw = noise_generator(seed, 0, step, torch.device("cpu"))
-        real = images[torch.randint(len(images), (batch,), generator=draw)]
-        made = generator(torch.randn(batch, latent, generator=draw))
+        real = images[torch.randint(len(images), (batch,), generator=draw)].to(budget.device)
+        made = generator(torch.randn(batch, latent, generator=draw).to(budget.device))
         on_real, on_made = discriminator(real), discriminator(made.detach())
         d_loss = F.softplus(-on_real).mean() + F.softplus(on_made).mean()
         of_d.zero_grad(set_to_none=True)
