@@ -131,10 +131,14 @@ class Learned:
         """Of each measurement the mean or a sample; measurement i draws from the stream ``seed + i`` alone."""
         guided = JointDenoiser(problem.y.to(self.priors.device), self._posterior)
         streams = Streams([(seed + i,) for i in range(len(problem.y))], self.priors.device)
-        sigma_max = float(self._posterior.card["sigma_max"])
+        noise: samplers.Noise = lambda: streams.normal((guided.size,))  # noqa: E731
         with torch.no_grad():
-            u = samplers.start(lambda: streams.normal((guided.size,)), sigma_max)
-            end = samplers.dpmpp_2m(guided, u, karras_sigmas(self.steps, SIGMA_MIN, sigma_max))
+            if self.steps == 1:
+                sigma_max = float(self._posterior.card["sigma_max"])
+                end = guided(samplers.start(noise, sigma_max), sigma_max)
+            else:
+                sigmas = karras_sigmas(self.steps, SIGMA_MIN, SIGMA_MAX)
+                end = samplers.stochastic(guided, samplers.start(noise, SIGMA_MAX), sigmas, noise)
         x, n = guided.parts(end)
         return x.clamp(0, 1).cpu(), n.cpu()
 
