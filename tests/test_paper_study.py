@@ -63,6 +63,7 @@ def test_a_second_run_measures_only_what_is_new(tmp_path):
     records = tmp_path / "records"
     before = {path: path.stat().st_mtime_ns for path in records.iterdir()}
     assert len(before) == 4  # two images, two methods
+    assert "\nNot measured: pigdm; dps; projection; " in (tmp_path / "RESULTS.md").read_text()
     run("faces-digits", tmp_path, *few, "projection")
     after = {path: path.stat().st_mtime_ns for path in records.iterdir()}
     assert len(after) == 6 and before.items() <= after.items()
