@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from usdehaze.cine import Cartesian, Cine
+from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.engines.registry import TorchEngine
 from validation import records
-from validation.records import Records, code_hash, digest_of
+from validation.records import Records, code_hash, digest_of, made_by
 
 
 @pytest.fixture
@@ -73,3 +76,13 @@ def test_arrays_are_told_apart_by_their_bytes() -> None:
     a, b = np.zeros((2, 3)), np.ones((2, 3))
     assert digest_of(a, b) == digest_of(a.copy(), b) != digest_of(b, a)
     assert digest_of(a, None) != digest_of(a)
+
+
+def test_another_engine_makes_another_record() -> None:
+    cine = Cine(np.zeros((1, 8, 8), np.float32), Cartesian())
+    ours = Dehazer.from_pretrained(device="cpu")
+    engine = TorchEngine(ours.model)
+    engine.name = "onnxruntime"
+    other = Dehazer(ours.model, device="cpu", engine=engine)
+    assert made_by(cine, ours)["engine"] == "torch"
+    assert made_by(cine, other) == made_by(cine, ours) | {"engine": "onnxruntime"}

@@ -87,6 +87,7 @@ def made_by(cine: Cine, dehazer: Dehazer) -> dict[str, Any]:
         "priors": priors_of(dehazer),
         "settings": asdict(dehazer.settings),
         "precision": dehazer.precision,
+        "engine": dehazer.engine.name if dehazer.engine else "torch",
         "device": dehazer.device.type,
         "frames": digest_of(cine.frames, cine.tissue_mask),
         "first_frame": cine.source.first_frame,  # random streams are those of frames
