@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from usdehaze.priors.files import WEIGHTS
+from usdehaze.priors.cards import WEIGHTS
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.simulate import simulate_cine
 from usdehaze.training import data

@@ -108,7 +108,7 @@ class Making:
         from usdehaze.budget import file_sha256
         from usdehaze.dehazing.dehazer import check_options
         from usdehaze.dehazing.settings import POSTERIOR, PRIORS
-        from usdehaze.priors.files import find_weights
+        from usdehaze.priors.cards import find_weights
 
         by_rule = check_options(**self.model).by_rule
         values = asdict(self)

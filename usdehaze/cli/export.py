@@ -28,7 +28,7 @@ def export(ctx: click.Context, posterior: str, out: Path, overwrite: bool) -> No
         raise click.UsageError(f"{out}: expected a name that ends in .onnx")
     from usdehaze.engines.export import exported
     from usdehaze.io.atomic import atomic, check_target
-    from usdehaze.priors.files import find_weights
+    from usdehaze.priors.cards import find_weights
     from usdehaze.priors.posterior import LearnedPosterior
 
     source, card_path = find_weights(posterior, "posterior"), out.with_name(f"{out.name}.json")

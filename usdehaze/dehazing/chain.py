@@ -10,6 +10,7 @@ from torch import Tensor
 
 from usdehaze.dehazing.registry import name_of, observation_entry, sampler_entry
 from usdehaze.dehazing.settings import Settings
+from usdehaze.dehazing.told import of_posterior, of_priors
 from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Posterior, Problem
 from usdehaze.diffusion.guidance import SharedNoise
@@ -66,9 +67,7 @@ class LearnedChain:
         self.posterior, self.engine = posterior, engine
 
     def networks(self) -> dict[str, str]:
-        card = self.posterior.card
-        sides = {f"{side}_prior": card.get(f"{side}_data", card["training_data"]) for side in ("tissue", "haze")}
-        return {"posterior": self.posterior.name, **sides}
+        return of_posterior(self.posterior.name, self.posterior.card)
 
     def weights(self, samples: int) -> Tensor | None:
         return torch.tensor(WEIGHTS).repeat(samples) / samples
@@ -94,8 +93,7 @@ class GuidedChain:
         self.tissue, self.haze = tissue, haze
 
     def networks(self) -> dict[str, str]:
-        haze = self.haze.name if self.haze else "none (Gaussian noise)"
-        return {"tissue_prior": self.tissue.name, "haze_prior": haze}
+        return of_priors(self.tissue.name, None if self.haze is None else self.haze.name)
 
     def weights(self, samples: int) -> Tensor | None:
         return None

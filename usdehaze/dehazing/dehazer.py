@@ -26,7 +26,7 @@ from usdehaze.engines.registry import Engine, check_engine, check_fits, make_eng
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import Mapper, ModelGrid, make_mapper
 from usdehaze.geometry.screen import images_of
-from usdehaze.priors.files import find_weights
+from usdehaze.priors.cards import find_weights
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.result import Result

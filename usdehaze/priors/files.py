@@ -6,44 +6,21 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from usdehaze.budget import file_sha256, read_text
-from usdehaze.choices import NETWORK_KINDS, PRIOR_KINDS, NetworkKind
+from usdehaze.choices import NetworkKind
 from usdehaze.errors import InputError
-from usdehaze.plain_text import brief
+from usdehaze.priors.cards import FORMAT, Hashes, identity_of, read_card, unusable
 from usdehaze.priors.ncsnv2 import NCSNv2
 from usdehaze.priors.unet import FastUNet
 
 NETWORKS: dict[str, type[nn.Module]] = {"FastUNet": FastUNet, "NCSNv2": NCSNv2}
-WEIGHTS = Path(__file__).parent / "weights"
-MAX_CARD_BYTES = 2**20
 MAX_WIDTH, MAX_SIZES = 4096, 32  # of the numbers that describe a network, and how many there may be
-FORMAT = "usdehaze-prior"
-TOLD_LATER = "bench"  # key of a card: figures that were measured on what it describes
-
-_SHARE, _SPREAD, _LEVEL = (0.0, 1.0), (1e-6, 1.0), (1e-6, 1e6)  # of model units, [0, 1] frames
-RANGES = {
-    "data_mean": _SHARE, "data_std": _SPREAD, "frame_mean": _SHARE, "frame_std": _SPREAD,
-    "tissue_std": _SPREAD, "haze_std": _SPREAD, "sigma_min": _LEVEL, "sigma_max": _LEVEL,
-}  # fmt: skip
-NEEDED: dict[str, tuple[str, ...]] = {
-    "posterior": ("frame_mean", "frame_std", "tissue_std", "haze_std", "sigma_max"),
-    **{kind: ("data_mean", "data_std") for kind in PRIOR_KINDS},
-}
-SIDES = (8, 4096)  # of a grid, samples
-
-
-class Hashes(NamedTuple):
-    """SHA-256 of the weights' file; and of card and weights together, which is what results quote."""
-
-    weights: str
-    identity: str
 
 
 def save_card(path: Path, network: nn.Module, card: dict[str, Any]) -> Hashes:
@@ -68,18 +45,7 @@ def save_card(path: Path, network: nn.Module, card: dict[str, Any]) -> Hashes:
             part.replace(target)
     except OSError as error:
         raise InputError(path, f"cannot be written ({error.strerror})") from error
-    return Hashes(digest, _identity(card))
-
-
-def _identity(card: dict[str, Any]) -> str:
-    """SHA-256 of a whole card, which holds that of the weights; without `TOLD_LATER` and how long training took.
-
-    Not the bytes of the file: a card that was only laid out anew is the same.
-    """
-    plain = json.loads(json.dumps({key: value for key, value in card.items() if key != TOLD_LATER}))
-    if isinstance(plain.get("training"), dict):
-        plain["training"] = {key: value for key, value in plain["training"].items() if key not in ("hours", "date")}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return Hashes(digest, identity_of(card))
 
 
 def _rounded(weights: Tensor) -> Tensor:
@@ -87,20 +53,6 @@ def _rounded(weights: Tensor) -> Tensor:
     than half."""
     bits = weights.half().contiguous().view(torch.int16)
     return ((bits + 1) & ~1).view(torch.float16)
-
-
-def find_weights(which: str | Path, what: str) -> Path:
-    """The ``.safetensors`` file of a path, or of the name of a shipped one; ``what`` is "prior" or "posterior".
-
-    Raises:
-        InputError: there is no such file.
-    """
-    shipped_path = WEIGHTS / f"{which}.safetensors"
-    path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
-    if not path.is_file():
-        shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
-        raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
-    return path
 
 
 def _network(described: dict[str, Any], path: Path) -> nn.Module:
@@ -129,61 +81,18 @@ def _least_weights(described: dict[str, Any]) -> int:
     return least + 9 * frames * described.get("patch", 1) ** 2 * min(channels)
 
 
-def _check_values(card: dict[str, Any], path: Path) -> None:
-    """Refuses a card that misses a value, or holds one that no training gives.
-
-    Raises:
-        InputError: it does; names the value.
-    """
-    side = path.with_suffix(".json").name
-    missing = [key for key in ("name", "grid", *NEEDED[card["kind"]]) if key not in card]
-    if missing:
-        raise InputError(side, f"a card without {', '.join(missing)}", "the card of its training")
-    for key, (low, high) in RANGES.items():
-        value = card.get(key, low)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-            raise InputError(side, f"{key} {brief(repr(value))}", f"a number from {low:g} to {high:g}")
-    if card.get("sigma_min", 0) > card.get("sigma_max", math.inf):
-        raise InputError(side, "sigma_min above sigma_max", "noise levels from low to high")
-    grid, name, (low_side, high_side) = card["grid"], card["name"], SIDES
-    sides = grid if isinstance(grid, list) else []
-    if len(sides) != 2 or not all(type(n) is int and low_side <= n <= high_side for n in sides):
-        expected = f"depth and angle, whole numbers from {low_side} to {high_side}"
-        raise InputError(side, f"grid {brief(repr(grid))}", expected)
-    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
-        raise InputError(side, f"name {brief(repr(name))}", "a line of at most 200 characters")
-
-
 def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str, Any], Hashes]:
-    """Reads a network, its card and their hashes.
-
-    Args:
-        which: path of a ``.safetensors`` file, or the name of a shipped one.
-        kind: one of `usdehaze.choices.NETWORK_KINDS`; a file of another kind is refused.
+    """Reads a network, its card and their hashes: see `usdehaze.priors.cards.read_card`.
 
     Raises:
-        InputError: no such file, a card that is missing, of another kind or with values that cannot be, weights that do
-            not fit their hash.
+        InputError: see there; weights that are not those of the card's network.
     """
-    what = "posterior" if kind == "posterior" else "prior"
-    path = find_weights(which, what)
+    card = read_card(which, kind)
     try:
-        card = json.loads(read_text(path.with_suffix(".json"), MAX_CARD_BYTES))
-        identity = _identity(card)
-        described = dict(card.pop("network"))
-        wrong = card.pop("format") != FORMAT or card["kind"] not in NETWORK_KINDS
-        digest = file_sha256(path)
-        if wrong or card.pop("sha256") != digest:
-            raise ValueError("card and weights do not belong together")
-        _check_values(card, path)
-        network = _network(described, path)
-        network.load_state_dict({k: v.float() for k, v in load_file(str(path)).items()})
+        network = _network(card.network, card.path)
+        network.load_state_dict({k: v.float() for k, v in load_file(str(card.path)).items()})
     except InputError:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
-        found = f"not a usable {what} ({type(error).__name__})"
-        raise InputError(path.name, found, "weights with their .json card") from None
-    if card["kind"] != kind:
-        found = f"a {card['kind']} prior" if card["kind"] != "posterior" else "a posterior"
-        raise InputError(path.name, found, f"a {kind}" + ("" if kind == "posterior" else " prior"))
-    return network, card, Hashes(digest, identity)
+        raise unusable(card.path, "posterior" if kind == "posterior" else "prior", error) from None
+    return network, card.values, card.hashes

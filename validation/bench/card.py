@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.priors.files import WEIGHTS
+from usdehaze.priors.cards import WEIGHTS
 from usdehaze.validation.benchmark import OURS
 from usdehaze.validation.evaluate import write_json
 from validation.bench.tables import CLIPS, HARM
