@@ -4,10 +4,14 @@ import csv
 import hashlib
 import json
 import os
+import subprocess
+import sys
 
+import h5py
 import pytest
 from _dicom import dataset, save, write_dicom
 from _scans import fan_frames, write
+from _tiny_priors import write_tiny_posterior
 from pydicom.dataset import Dataset
 from test_cli_process import failed, model, run  # noqa: F401  (a fixture)
 
@@ -63,18 +67,68 @@ def test_a_scan_that_changed_and_a_set_that_is_not_whole_are_done_again(tmp_path
         (("--seed", "3"), "seed 0, now 3"),
         (("--strength", "0.5"), "strength 1, now 0.5"),
         (("--caution", "0.7"), "caution "),
-        (("--frames", "1:2"), "first frame 0, now 1"),
-        (("--dynamic-range", "50"), "dynamic range"),
+        (("--frames", "1:2"), "frames 0:2 of 2, now 1:2"),
+        (("--frames", "0:1"), "frames 0:2 of 2, now 0:1"),
+        (("--dynamic-range", "50"), "source options none, now --dynamic-range 50"),
+        (("--levels", "200:0"), "source options none, now --levels 200:0"),
+        (("--rectangle",), "source options none, now --rectangle"),
     ],
 )
 def test_a_result_of_other_settings_is_made_anew(tmp_path, model, study, options, told):  # noqa: F811
     scan, result = study / "p1" / "a.h5", study / "p1" / "a.dehazed.h5"
     run("process", scan)
-    done = run("process", scan, "--skip-existing", *options)
-    assert done.exit_code == 0 and "made anew" in done.stdout and told in done.stdout, done.stdout
-    before = result.stat().st_mtime_ns
-    assert "there already" in run("process", scan, "--skip-existing", *options).stdout
-    assert result.stat().st_mtime_ns == before
+    for given in (options, ()):  # and back
+        done = run("process", scan, "--skip-existing", *given)
+        assert done.exit_code == 0 and "made anew" in done.stdout, done.stdout
+        assert told in done.stdout or not given
+        before = result.stat().st_mtime_ns
+        assert "there already" in run("process", scan, "--skip-existing", *given).stdout
+        assert result.stat().st_mtime_ns == before
+    assert len(read_result(result).cine.frames) == len(FRAMES)
+
+
+def test_frames_are_the_same_however_they_are_asked_for(tmp_path, model, study):  # noqa: F811
+    run("process", study / "p1" / "a.h5", "--frames", "0:2")
+    for options in ((), ("--frames", ":9"), ("--frames", "0:")):
+        assert "there already" in run("process", study / "p1" / "a.h5", "--skip-existing", *options).stdout
+
+
+def test_a_result_that_does_not_say_of_how_many_frames_it_is_is_made_anew(tmp_path, model, study):  # noqa: F811
+    run("process", study / "p1" / "a.h5")
+    with h5py.File(study / "p1" / "a.dehazed.h5", "a") as file:  # as of older versions
+        del file.attrs["source_frames"], file.attrs["source_options"]
+    done = run("process", study / "p1" / "a.h5", "--skip-existing")
+    assert "(frames 0:2 of an unknown number, now all): made anew" in done.stdout
+
+
+def test_nothing_is_loaded_where_nothing_is_left_to_do(tmp_path, study):
+    write_tiny_posterior(tmp_path / "tiny.safetensors")
+    options = (
+        "-o",
+        tmp_path / "out",
+        "--skip-existing",
+        "--posterior",
+        tmp_path / "tiny.safetensors",
+        "--device",
+        "cpu",
+    )
+    assert run("process", study, *options).exit_code == 0
+    code = "import sys; from usdehaze.cli import main; main(sys.argv[1:], standalone_mode=False); print(*sys.modules)"
+    again = subprocess.run([sys.executable, "-c", code, "process", study, *options], capture_output=True, text=True)
+    assert again.returncode == 0 and "0 scans dehazed, 0 failed, 3 skipped" in again.stdout, again.stderr
+    assert not {"torch", "usdehaze.dehazing.dehazer"} & set(again.stdout.split())
+    card = tmp_path / "tiny.json"
+    card.write_text(card.read_text().replace("tiny-posterior", "another"))
+    other = run("process", study / "p1", *options[2:], "-o", tmp_path / "out" / "p1")
+    assert "posterior tiny-posterior sha256:" in other.stdout and "now another sha256:" in other.stdout
+
+
+def test_a_network_that_cannot_be_used_is_no_fault_of_a_scan(tmp_path, study):
+    write_tiny_posterior(tmp_path / "tiny.safetensors")
+    given = ("--posterior", tmp_path / "tiny.safetensors", "--device", "cpu", "--skip-existing")
+    assert run("process", study, *given).exit_code == 0
+    (tmp_path / "tiny.json").write_text("{}")
+    failed(1, "process", study, *given, names=["tiny.safetensors", "not a usable posterior"])
 
 
 @pytest.mark.parametrize("option", ["--overwrite", "--skip-existing"])

@@ -52,6 +52,12 @@ def model(monkeypatch):
     module = ModuleType("usdehaze.dehazing.dehazer")
     module.Dehazer = Dehazer
     monkeypatch.setitem(sys.modules, "usdehaze.dehazing.dehazer", module)
+
+    def told_of(**settings):
+        asked.settings = settings
+        return Dehazer().told
+
+    monkeypatch.setattr("usdehaze.dehazing.told.told_of", told_of)
     return asked
 
 

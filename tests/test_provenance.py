@@ -110,7 +110,7 @@ def test_the_table_has_a_row_for_people_of_everything_that_a_dehazer_says(tmp_pa
 
 
 def test_a_source_goes_into_attributes_and_comes_back():
-    source = Source("a.h5", "ab" * 32, "g/x", "zea 0.1", "I/Q", ("One.", "Two."), 7)
+    source = Source("a.h5", "ab" * 32, "g/x", "zea 0.1", "I/Q", ("One.", "Two."), 7, 9, "--axes HWT")
     assert source_in(source_attributes(source)) == source
     assert source_in({}) == Source() and source_in(source_attributes(Source())) == Source()
     assert source_in({"assumptions": "Old.", "first_frame": np.int64(2)}) == Source(

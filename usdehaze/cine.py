@@ -89,6 +89,8 @@ class Source:
         assumptions: what had to be assumed, one sentence each, guesses as `usdehaze.notes.Guess`; told by ``info`` and
             ``process`` and kept in the result.
         first_frame: index in the source of the first frame held.
+        frames: in the source, whichever are held; 0 where that is not known.
+        options: of reading that decided values, as on the command line.
     """
 
     name: str = ""
@@ -98,6 +100,8 @@ class Source:
     units: str = "dB"
     assumptions: tuple[str, ...] = ()
     first_frame: int = 0
+    frames: int = 0
+    options: str = ""
 
 
 @dataclass(frozen=True)

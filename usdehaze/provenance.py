@@ -67,6 +67,8 @@ FIELDS = (  # in the order in which they are shown
     Field("source_sha256", "source, SHA-256", "source"),
     Field("source_layout", "source layout", "source"),
     Field("source_units", "source values", "source"),
+    Field("source_options", "read with", "source", may_name_patient=True),
+    Field("source_frames", "", "source"),
     Field("first_frame", "", "source"),
     Field("notes", "notes", "source", words=in_sentences),  # everything that was guessed or left out
     Field("assumptions", "", "source"),  # the same: files had it before they had notes
@@ -148,8 +150,8 @@ def source_in(attributes: Mapping[str, Any]) -> Source:
     known: dict[str, Any] = {name.removeprefix("source_"): str(attributes[name]) for name in rows}
     assumptions = known.pop("assumptions", "")
     notes = known.pop("notes", assumptions)
-    first_frame = int(known.pop("first_frame", 0))
-    return Source(**known, assumptions=tuple(filter(None, notes.split("\n"))), first_frame=first_frame)
+    first_frame, frames = (int(known.pop(name, 0)) for name in ("first_frame", "frames"))
+    return Source(**known, assumptions=tuple(filter(None, notes.split("\n"))), first_frame=first_frame, frames=frames)
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,8 +177,9 @@ class Worker:
         from usdehaze.io.names import readable
 
         entry = Entry(readable(str(job.scan)))
+        wanted = self.told if self.skip_existing else {}
         try:
-            if self._stands(job, reading):
+            if self._stands(job, reading, wanted):
                 entry.outcome = "skipped"
                 return entry
             scan = self._open(job, reading)
@@ -209,9 +210,9 @@ class Worker:
         self.error = error
         entry.error = readable(describe(error, job.scan))
 
-    def _stands(self, job: Job, reading: Reading) -> bool:
+    def _stands(self, job: Job, reading: Reading, wanted: dict[str, Any]) -> bool:
         """Whether there is nothing left to do for the job."""
-        from usdehaze.io.standing import check_owner, made_otherwise, standing, wanted_of
+        from usdehaze.io.standing import check_owner, made_otherwise, standing
 
         if self._finished_before(job):
             return True
@@ -221,14 +222,14 @@ class Worker:
             return False
         if not standing(job.targets, job.scan):
             return False
-        if other := made_otherwise(job.result, {**self.load().told, **wanted_of(reading)}):
+        if other := made_otherwise(job.result, wanted, reading):
             self.console.say(f"{job.scan}: {job.result} was made with other settings ({other}): made anew")
             return False
         self.console.say(f"{job.scan} -> {job.result} (there already)")
         return True
 
     def _finished_before(self, job: Job) -> bool:
-        """Clears up what a killed run left; True where that makes the job's files complete."""
+        """Clears up what a killed run left; True where that makes files complete that nobody asked to replace."""
         from usdehaze.io import RESULT_SUFFIX, together
 
         named = together.finish(job.result)
@@ -239,8 +240,7 @@ class Worker:
         left = together.remove_left_overs(job.result.parent, f"{stem}.dehazed.", f"{stem}.review.html")
         if left:
             self.console.say(f"{job.scan}: removed what a killed run had begun ({', '.join(p.name for p in left)})")
-        finished = bool(named) and all(target.exists() for target in job.targets)
-        return finished and (self.skip_existing or not self.overwrite)
+        return bool(named) and all(target.exists() for target in job.targets) and not self.overwrite
 
     def _tell_of_others(self, job: Job) -> None:
         """Says where files of other runs lie beside the job's."""
@@ -281,6 +281,13 @@ class Worker:
         if check:
             read_regions(path, (scan.n_frames, *scan.shape), scan.source.first_frame, geometry=scan.geometry)
         return str(path)
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """What results say of the dehazer, which is not loaded for that."""
+        from usdehaze.dehazing.told import told_of
+
+        return told_of(**self.model)
 
     def load(self) -> Dehazer:
         """The dehazer, loaded once.

@@ -72,6 +72,21 @@ class Reading:
         if self.frames is not None and self.frames.step not in (None, 1):
             raise ValueError(f"frames with a step of {self.frames.step}; expected consecutive frames")
 
+    @property
+    def said(self) -> str:
+        """The options that decide what values a frame has, as on the command line; "" for none."""
+        levels = None if self.levels is None else "{:g}:{:g}".format(*self.levels)
+        span = None if self.dynamic_range_db is None else f"{self.dynamic_range_db:g}"
+        options = {
+            "dataset": self.dataset,
+            "axes": self.axes,
+            "units": self.units,
+            "dynamic-range": span,
+            "levels": levels,
+        }
+        words = [f"--{name} {value}" for name, value in options.items() if value is not None]
+        return " ".join([*words, "--rectangle"] if self.rectangle else words)
+
     def frame_range(self, n_frames: int, path: object) -> tuple[int, int]:
         """First of the frames to read, and one past the last, of ``n_frames`` in the file.
 

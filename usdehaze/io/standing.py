@@ -10,44 +10,48 @@ from usdehaze.errors import InputError
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.formats import parts_of
 from usdehaze.io.hdf5.access import attribute, attributes, open_file, open_h5
+from usdehaze.io.hdf5.layouts.own import RESULT_FORMAT
 from usdehaze.io.names import readable
+from usdehaze.io.own_files import own_datasets
 from usdehaze.io.reading import Reading
 from usdehaze.provenance import FIELDS, in_words, plain
 
 NO_MATTER = {"own_settings", "evaluations", "device", "engine"}  # told by the others, or worth the last bits alone
 
 
-def wanted_of(reading: Reading) -> dict[str, Any]:
-    """What the reading options decide, by the names of a result's attributes; only what they say."""
-    said = {
-        "source_dataset": reading.dataset,
-        "source_units": reading.units,
-        "dynamic_range_db": reading.dynamic_range_db,
-        "first_frame": 0 if reading.frames is None else reading.frames.indices(2**31)[0],
-    }
-    return {name: value for name, value in said.items() if value is not None}
-
-
-def made_otherwise(result: Path, wanted: Mapping[str, Any]) -> str:
+def made_otherwise(result: Path, wanted: Mapping[str, Any], reading: Reading | None = None) -> str:
     """How a result differs from what is wanted, in words; "" where it does not.
 
     Args:
         result: file of a result.
         wanted: settings, networks and the like, by the names of a result's attributes.
+        reading: which frames of the source, and how they are to be read; None where any will do.
 
     Raises:
         InputError: the file cannot be read.
     """
     with open_h5(result) as file:
         stored = {name: plain(value) for name, value in attributes(file, result).items()}
-    told = []
+        n_frames = len(own_datasets(file, result, RESULT_FORMAT, ("input",))["input"])
+    told = [] if reading is None else _other_frames(reading, n_frames, stored)
+    wanted = {**wanted, **({} if reading is None else {"source_options": reading.said})}
     for field in FIELDS:
         if field.name not in wanted or field.name in NO_MATTER:
             continue
         now, then = plain(wanted[field.name]), stored.get(field.name)
-        if now != then and not (now is None and then is None):
+        if now != then and not (now in (None, "") and then in (None, "")):
             told.append(f"{field.key} {in_words(then) or 'none'}, now {in_words(now) or 'none'}")
     return "; ".join(told)
+
+
+def _other_frames(reading: Reading, n_frames: int, stored: Mapping[str, Any]) -> list[str]:
+    """In words, where other frames are asked for than a result holds, or it does not say of how many these are."""
+    first, of = int(stored.get("first_frame", 0)), int(stored.get("source_frames", 0))
+    asked = slice(None) if reading.frames is None else reading.frames
+    if of and asked.indices(of)[:2] == (first, first + n_frames):
+        return []
+    now = "all" if asked == slice(None) else f"{asked.start or 0}:{'' if asked.stop is None else asked.stop}"
+    return [f"frames {first}:{first + n_frames} of {of or 'an unknown number'}, now {now}"]
 
 
 def standing(files: Sequence[Path], scan: Path, strict: bool = False) -> bool:

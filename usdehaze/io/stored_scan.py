@@ -95,6 +95,8 @@ class StoredScan(Scan):
             units=self._scale.units,
             assumptions=notes,
             first_frame=first,
+            frames=stored.shape[0],
+            options=reading.said,
         )
 
     def _hash(self) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.errors import UsdehazeError, foreign
-from usdehaze.io import RESULT_SUFFIX
+from usdehaze.io import RESULT_SUFFIX, Reading
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.io.formats import DICOM, format_of
-from usdehaze.io.standing import made_otherwise, standing, wanted_of
+from usdehaze.io.standing import made_otherwise, standing
 from usdehaze.plain_text import one_line
 from usdehaze.transforms.dehaze import DehazeUltrasoundd
 from usdehaze.transforms.load import LoadUltrasoundd
@@ -90,12 +90,13 @@ def _files_of(target: Path, scan: str, save_haze: bool) -> list[Path]:
 def _made_otherwise(target: Path, steps: object, say: Callable[[str], None]) -> bool:
     """Whether a result is of other settings than the steps have; says so."""
     wanted: dict[str, Any] = {}
+    reading: Reading | None = None
     for step in _flat(steps):
         if isinstance(step, DehazeUltrasoundd):
             wanted |= step.dehaze.dehazer.told
         if isinstance(step, LoadUltrasoundd):
-            wanted |= wanted_of(step.loader.reader.reading)
-    other = made_otherwise(target, wanted)
+            reading = step.loader.reader.reading
+    other = made_otherwise(target, wanted, reading)
     if other:
         say(one_line(f"{target} was made with other settings ({other}): made anew"))
     return bool(other)

@@ -35,9 +35,10 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
     ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
     float64, where known; of ``(1, T, H, W)`` the same as JSON), ``source_name``, ``source_sha256``,
-    ``source_dataset``, ``source_layout``, ``source_units``, ``notes`` and ``assumptions`` (the same, one a line),
-    ``first_frame``, and ``tissue_mask`` (see `encode_mask`). `DehazeUltrasound` adds ``usdehaze``, the settings,
-    ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue", "haze" or "tissue_std".
+    ``source_dataset``, ``source_layout``, ``source_units``, ``source_options``, ``source_frames``, ``notes`` and
+    ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
+    `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
+    "haze" or "tissue_std".
 
     Every value is a number, a string or a tensor, so that scans of different kinds collate into one batch.
     """
