@@ -64,6 +64,13 @@ def test_the_median_of_symmetric_weights_needs_no_weights():
     torch.testing.assert_close(found, quantile(values, 0.5))
 
 
+def test_values_that_rise_everywhere_come_out_as_any_others_to_the_bit():
+    values, weights = values_of(9, 5, 7).sort(0).values, weights_of(9)
+    mixed = torch.randperm(9, generator=torch.Generator().manual_seed(3))
+    places = (*PLACES, 0.025, 0.85, 0.975)
+    assert torch.equal(quantiles(values, places, weights), quantiles(values[mixed], places, weights[mixed]))
+
+
 @pytest.mark.parametrize("weights", [None, weights_of(6)], ids=["plain", "weighted"])
 def test_ties_and_single_values_come_back_as_they_are(weights):
     equal = torch.full((6, 4), -0.3)
