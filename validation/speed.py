@@ -1,21 +1,37 @@
 """Seconds per frame and peak memory of a preset on this CPU: ``python -m validation.speed``.
 
 Each row dehazes simulated cines of one size from native frames to native frames, file reading and writing left out.
+With ``--peers`` a second table has other methods on the same frames (256 x 128), in the same run: those of
+`validation.baselines`, and with ``--zea`` zea's nuclear diffusion under random weights, on the model grid; in CPU
+seconds, of all cores together, which other work on the machine changes little.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import resource
+import subprocess
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from usdehaze.cine import Cine
 from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.errors import UsdehazeError
+from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.simulate import simulate_cine
+from validation.baselines import methods
+from validation.markdown import head, row
 
 SIZES = ((128, 128), (256, 128), (256, 256))
+ZEA_STEPS = 5  # of the 500 that it takes by default
 
 
 def main() -> None:
@@ -26,6 +42,8 @@ def main() -> None:
     parser.add_argument("--preset", default="fast")
     parser.add_argument("--guidance", help="learned, or a rule over explicit priors (the preset's)")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--peers", action="store_true", help="also other methods on the same frames")
+    parser.add_argument("--zea", metavar="PYTHON", help="with --peers, an interpreter that has zea")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     dehazer = Dehazer.from_pretrained(args.preset, guidance=args.guidance, steps=args.steps, device="cpu")
@@ -34,19 +52,76 @@ def main() -> None:
         f"preset {args.preset}, guidance {settings.guidance}, {settings.steps} steps, {settings.samples} samples, "
         f"{args.threads} threads, torch {torch.__version__}\n"
     )
-    print("| frame (depth x angle) | s/frame, cine | s/frame, single frame | peak memory, MiB |")
-    print("|---|---|---|---|")
+    print("\n".join(head("frame (depth x angle)", ("s/frame, cine", "s/frame, single frame", "peak memory, MiB"))))
     for n_depth, n_angle in SIZES:
         cine = simulate_cine(args.frames, seed=1, n_depth=n_depth, n_angle=n_angle).cine
         one = Cine(cine.frames[:1], cine.geometry)
         dehazer.dehaze(one)
-        seconds = []
-        for work in (cine, one):
-            began = time.perf_counter()
-            dehazer.dehaze(work)
-            seconds.append((time.perf_counter() - began) / len(work.frames))
+        seconds = [_seconds(dehazer.dehaze, work) for work in (cine, one)]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"| {n_depth} x {n_angle} | {seconds[0]:.2f} | {seconds[1]:.2f} | {peak:.0f} |")
+        print(row(f"{n_depth} x {n_angle}", [f"{seconds[0]:.3f}", f"{seconds[1]:.3f}", f"{peak:.0f}"]), flush=True)
+    if args.peers:
+        _peers(simulate_cine(args.frames, 1, n_depth=256, n_angle=128).cine, dehazer, args.zea)
+
+
+def _seconds(dehaze: Callable[[Cine], object], cine: Cine, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds a frame."""
+    began = clock()
+    dehaze(cine)
+    return (clock() - began) / len(cine.frames)
+
+
+def _peers(cine: Cine, dehazer: Dehazer, zea: str | None) -> None:
+    """Prints a table of methods, ours first."""
+    print("\n" + "\n".join(head("method", ("CPU s/frame", "what it is"))))
+    preset = dehazer.settings.preset
+    print(
+        row(f"usdehaze, `{preset}`", [f"{_seconds(dehazer.dehaze, cine, time.process_time):.3f}", "as above"]),
+        flush=True,
+    )
+    for name, method in methods().items():
+        if method.learned:
+            continue
+        cell = "not installed"
+        if method.available:
+            dehaze = method.make()
+            dehaze(Cine(cine.frames[:2], cine.geometry))  # loads what it needs
+            cell = f"{_seconds(dehaze, cine, time.process_time):.3f}"
+        print(row(name, [cell, method.what]), flush=True)
+    if zea is not None:
+        label = f"nuclear diffusion, {ZEA_STEPS} of 500 steps"
+        try:
+            told = _by_zea(zea, cine)
+        except UsdehazeError as error:
+            print(row(label, ["", str(error)]))
+            return
+        what = f"zea {told['version']} on {told['backend']}, random weights ({told['weights']:,})"
+        print(row(label, [f"{told['seconds']:.3f}", what]))
+
+
+def _by_zea(python: str, cine: Cine) -> dict[str, Any]:
+    """What `validation.zea_steps` tells, run by another interpreter.
+
+    Raises:
+        UsdehazeError: it cannot be run there.
+    """
+    mapper = make_mapper(cine.geometry, cine.frames.shape[1:], ModelGrid())
+    script = Path(__file__).with_name("zea_steps.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    with tempfile.TemporaryDirectory() as folder:
+        frames = Path(folder) / "frames.npy"
+        np.save(frames, mapper.to_model(cine.frames) / cine.dynamic_range_db + 1)
+        try:
+            done = subprocess.run(
+                [python, str(script), str(frames), str(ZEA_STEPS)],
+                env=environment, cwd=folder, capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
+            raise UsdehazeError(
+                f"zea does not run by {python} ({type(error).__name__}); expected pip install zea"
+            ) from None
+    return told
 
 
 if __name__ == "__main__":
