@@ -1,9 +1,9 @@
 """Engines side by side: CPU seconds a frame, and how far their tissue is from that of PyTorch in float32.
 
-    python -m validation.engines [--frames 8] [--scenes 4]
+    python -m validation.engines [--frames 8] [--scenes 4] [--preset fast]
 
-Simulated hearts, preset ``fast``, all engines that are installed in one run, one thread each. PSNR is to the
-truth, gCNR that of chamber against wall; differences of pixels are to PyTorch.
+Simulated hearts, all engines that are installed in one run, one thread each. PSNR is to the truth, gCNR that of
+chamber against wall; differences of pixels are to PyTorch.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=8, help="of each scene")
     parser.add_argument("--scenes", type=int, default=4)
+    parser.add_argument("--preset", default="fast")
     options = parser.parse_args()
     torch.set_num_threads(1)
     scenes = [simulate_cine(options.frames, SEED + seed) for seed in range(options.scenes)]
@@ -40,7 +41,7 @@ def main() -> None:
     print("\n".join(head("engine", COLUMNS)))
     for engine, precision in KINDS:
         try:
-            dehazer = Dehazer.from_pretrained(device="cpu", engine=engine, precision=precision)
+            dehazer = Dehazer.from_pretrained(options.preset, device="cpu", engine=engine, precision=precision)
         except UsdehazeError as error:
             print(row(f"{engine} {precision}", [str(error), "", "", ""]))
             continue
