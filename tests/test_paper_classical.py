@@ -107,6 +107,17 @@ def test_bm3d_takes_white_noise_off_flat_images(channels: int, tmp_path) -> None
     assert math.sqrt(float((found - x).square().mean())) < 0.03 < 0.09 < float((2 * y - x).std())
 
 
+def test_bm3d_takes_a_grey_image_in_colour_for_a_grey_one(tmp_path) -> None:
+    pytest.importorskip("bm3d")
+    grey = 0.25 + 0.05 * torch.randn(1, 1, 24, 24)
+    bm3d = Bm3d()
+    bm3d.prepare(grey, grey, 0, Budget(), tmp_path)
+    of_grey, of_colour = (
+        bm3d.solve(Problem(y, Blend(0.5), (y.shape[1], 24, 24), 0.05), 0)[0] for y in (grey, grey.repeat(1, 3, 1, 1))
+    )
+    torch.testing.assert_close(of_colour, of_grey.expand_as(of_colour))  # and finite
+
+
 def test_bm3d_wants_images_and_says_what_is_missing(tmp_path, monkeypatch) -> None:
     problem, x = sparse_problem(0.0)
     with pytest.raises(UsdehazeError, match="takes no compressed sensing"):

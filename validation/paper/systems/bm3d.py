@@ -42,7 +42,12 @@ class Bm3d:
 
         std = problem.noise_std / problem.signal_factor
         images = (problem.y / problem.signal_factor).permute(0, 2, 3, 1).numpy().astype(np.float64)
-        denoise = bm3d_rgb if images.shape[-1] == 3 else bm3d
-        found = [np.reshape(denoise(image, std), image.shape) for image in images]
+
+        def denoise(image: np.ndarray) -> np.ndarray:
+            if np.ptp(image, axis=-1).max() == 0:  # no colour: the package's colour space divides by it
+                return np.broadcast_to(np.reshape(bm3d(image[..., 0], std), (*image.shape[:2], 1)), image.shape)
+            return np.asarray(bm3d_rgb(image, std))
+
+        found = [denoise(image) for image in images]
         x = torch.from_numpy(np.stack(found)).to(problem.y.dtype).permute(0, 3, 1, 2)
         return x.clamp(0, 1).contiguous(), None
