@@ -34,6 +34,8 @@ class Lowers:
     posterior = SimpleNamespace(name="both sha256:0123456789abcdef")
     device, precision, grid = SimpleNamespace(type="cpu"), "fp32", ModelGrid(32, 32)
 
+    engine = None
+
     def __init__(self, settings: FakeSettings) -> None:
         self.settings = settings
 

@@ -28,6 +28,8 @@ class Darkener:
     n_frames = 0
     prior = "tissue sha256:" + "0" * 64
 
+    engine = None
+
     def __init__(self, seed: int) -> None:
         self.settings = replace(Settings(), seed=seed)
         self.tissue = self.haze = SimpleNamespace(name=self.prior)

@@ -2,36 +2,26 @@
 
 Each row dehazes simulated cines of one size from native frames to native frames, file reading and writing left out.
 With ``--peers`` a second table has other methods on the same frames (256 x 128), in the same run: those of
-`validation.baselines`, and with ``--zea`` zea's nuclear diffusion under random weights, on the model grid; in CPU
-seconds, of all cores together, which other work on the machine changes little.
+`validation.baselines`, on the model grid; in CPU seconds, of all cores together, which other work on the machine
+changes little.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import resource
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from usdehaze.cine import Cine
 from usdehaze.dehazing.dehazer import Dehazer
-from usdehaze.errors import UsdehazeError
-from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.simulate import simulate_cine
 from validation.baselines import methods
 from validation.markdown import head, row
 
 SIZES = ((128, 128), (256, 128), (256, 256))
-ZEA_STEPS = 5  # of the 500 that it takes by default
 
 
 def main() -> None:
@@ -43,7 +33,6 @@ def main() -> None:
     parser.add_argument("--guidance", help="learned, or a rule over explicit priors (the preset's)")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--peers", action="store_true", help="also other methods on the same frames")
-    parser.add_argument("--zea", metavar="PYTHON", help="with --peers, an interpreter that has zea")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     dehazer = Dehazer.from_pretrained(args.preset, guidance=args.guidance, steps=args.steps, device="cpu")
@@ -61,7 +50,7 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(row(f"{n_depth} x {n_angle}", [f"{seconds[0]:.3f}", f"{seconds[1]:.3f}", f"{peak:.0f}"]), flush=True)
     if args.peers:
-        _peers(simulate_cine(args.frames, 1, n_depth=256, n_angle=128).cine, dehazer, args.zea)
+        _peers(simulate_cine(args.frames, 1, n_depth=256, n_angle=128).cine, dehazer)
 
 
 def _seconds(dehaze: Callable[[Cine], object], cine: Cine, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -71,7 +60,7 @@ def _seconds(dehaze: Callable[[Cine], object], cine: Cine, clock: Callable[[], f
     return (clock() - began) / len(cine.frames)
 
 
-def _peers(cine: Cine, dehazer: Dehazer, zea: str | None) -> None:
+def _peers(cine: Cine, dehazer: Dehazer) -> None:
     """Prints a table of methods, ours first."""
     print("\n" + "\n".join(head("method", ("CPU s/frame", "what it is"))))
     preset = dehazer.settings.preset
@@ -88,40 +77,6 @@ def _peers(cine: Cine, dehazer: Dehazer, zea: str | None) -> None:
             dehaze(Cine(cine.frames[:2], cine.geometry))  # loads what it needs
             cell = f"{_seconds(dehaze, cine, time.process_time):.3f}"
         print(row(name, [cell, method.what]), flush=True)
-    if zea is not None:
-        label = f"nuclear diffusion, {ZEA_STEPS} of 500 steps"
-        try:
-            told = _by_zea(zea, cine)
-        except UsdehazeError as error:
-            print(row(label, ["", str(error)]))
-            return
-        what = f"zea {told['version']} on {told['backend']}, random weights ({told['weights']:,})"
-        print(row(label, [f"{told['seconds']:.3f}", what]))
-
-
-def _by_zea(python: str, cine: Cine) -> dict[str, Any]:
-    """What `validation.zea_steps` tells, run by another interpreter.
-
-    Raises:
-        UsdehazeError: it cannot be run there.
-    """
-    mapper = make_mapper(cine.geometry, cine.frames.shape[1:], ModelGrid())
-    script = Path(__file__).with_name("zea_steps.py")
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    with tempfile.TemporaryDirectory() as folder:
-        frames = Path(folder) / "frames.npy"
-        np.save(frames, mapper.to_model(cine.frames) / cine.dynamic_range_db + 1)
-        try:
-            done = subprocess.run(
-                [python, str(script), str(frames), str(ZEA_STEPS)],
-                env=environment, cwd=folder, capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
-            raise UsdehazeError(
-                f"zea does not run by {python} ({type(error).__name__}); expected pip install zea"
-            ) from None
-    return told
 
 
 if __name__ == "__main__":

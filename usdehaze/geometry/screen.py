@@ -22,6 +22,7 @@ from .sector import (
     enlarged,
     find_fan,
     frames_used,
+    mostly_seen,
     sector_mask,
 )
 
@@ -140,7 +141,7 @@ def moved(sector: Sector, rows: int, columns: int) -> Sector:
 
 def _bright(frames_db: np.ndarray, floor_db: float, level: float) -> np.ndarray:
     chosen = frames_used(len(frames_db))
-    image = np.quantile(frames_db[chosen], 0.8, axis=0, method="higher").astype(np.float32)
+    image = mostly_seen(frames_db[chosen]).astype(np.float32)
     return np.asarray(image > float(np.quantile(image, 0.05)) + level * abs(floor_db))
 
 

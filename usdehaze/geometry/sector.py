@@ -146,6 +146,13 @@ def frames_used(count: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, FRAMES_USED)).astype(int))
 
 
+def mostly_seen(frames_db: np.ndarray) -> np.ndarray:
+    """Of each pixel the least value that four in five frames do not exceed, ``(H, W)``; of up to five the largest."""
+    if len(frames_db) <= 5:
+        return np.asarray(frames_db.max(axis=0))
+    return np.asarray(np.quantile(frames_db, 0.8, axis=0, method="higher"))
+
+
 def sector_mask(sector: Sector, shape: tuple[int, int]) -> np.ndarray:
     """``(H, W)`` bool: pixels whose centre lies in the fan, edges included."""
     radius, angle = polar_coordinates(sector, shape)
@@ -168,7 +175,7 @@ def candidate_fits(frames_db: np.ndarray, floor_db: float, aspect: float) -> lis
         return []
     chosen = frames_used(count)
     # seen in a fifth of the frames: keeps what moves in and out of the dark, drops one frame's overlays and noise
-    image = np.quantile(frames_db[chosen], 0.8, axis=0, method="higher").astype(np.float32)
+    image = mostly_seen(frames_db[chosen]).astype(np.float32)
     background = float(np.quantile(image, 0.05))
     fits: list[Fit] = []
     for level in LEVELS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .sector import block_mean, largest_component
+from .sector import block_mean, largest_component, mostly_seen
 
 SIZE = 128  # of the mask that is compared with its mirror images
 LEVEL = 0.06  # of the range above the background: how bright a pixel must be to count as image
@@ -19,7 +19,7 @@ def turned_symmetry(frames_db: np.ndarray, floor_db: float) -> float:
         frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``.
         floor_db: the value of black, negative dB.
     """
-    image = np.quantile(frames_db, 0.8, axis=0, method="higher")
+    image = mostly_seen(frames_db)
     bright = image > float(np.quantile(image, 0.05)) + LEVEL * abs(floor_db)
     mask = largest_component(block_mean(bright, max(1, max(bright.shape) // SIZE)) > 0.5)
     if not mask.any():

@@ -15,6 +15,7 @@ from usdehaze.notes import Guess
 ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
 BORDER = 0.02  # of the height and width of a frame
 WHITE = 0.98  # of full scale: lossy compression leaves no purer white
+BLANK_PX = 512  # sides of what is searched of frames that are blank
 FEWEST_GRAPHICS = 3  # around an image: a vendor's mark or two do not make a screen
 LARGE_GRAPHICS = 0.005  # of the frame
 QUIET_SHARE = 0.95  # around the images of a screen, 0.99 in real ones; 0.72 to 0.88 in dark tissue
@@ -82,6 +83,8 @@ def look_at(
         framed: the frames are a screen for sure: a single area of echoes is an image even where no text or scale is
             around it. (In bare frames, deep tissue may be too dark to be seen.)
     """
+    if frames_db.min() == frames_db.max():  # blank: a corner tells as much
+        frames_db = frames_db[:1, :BLANK_PX, :BLANK_PX]
     seen = _look_at(frames_db, floor_db, aspect, can_turn, framed)
     around = is_dark_on_white(frames_db, floor_db)
     if seen.fans or not may_be_inverted or not (around or _has_white(frames_db, floor_db)):
