@@ -170,6 +170,7 @@ def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
         (("posterior", "--tissue", one, "--haze", "simulated", one, *out), 2, "either simulated or from scans"),
         (("posterior", "--tissue", one, "--haze", "simulated", "--images", "grey", *out), 2, "--images needs DATA"),
         (("haze", "--haze", one, *out), 2, "--tissue and --haze are for a posterior"),
+        (("haze", "--tissue", "simulated", "--haze", "simulated", *out), 2, "are for a posterior"),
         (("posterior", *out, "--network", "ncsnv2"), 2, "a parametrisation of its own"),
         (("posterior", *out, "--from-prior", "tissue"), 1, "a tissue prior; expected a posterior"),
         (("posterior", "--tissue", one, "--haze", tmp_path / "none.h5", *out), 1, "no such file"),

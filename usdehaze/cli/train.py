@@ -138,7 +138,7 @@ def _data(kind: str, data: tuple[str, ...], tissue: tuple[str, ...], haze: tuple
         SIMULATED in data and (tissue or haze)
     ):
         raise click.UsageError(f"frames are either {SIMULATED} or from scans")
-    if data == (SIMULATED,) or (tissue == haze == (SIMULATED,)):
+    if data == (SIMULATED,):
         return {}
     if kind != POSTERIOR:
         if tissue or haze:
@@ -146,7 +146,7 @@ def _data(kind: str, data: tuple[str, ...], tissue: tuple[str, ...], haze: tuple
         return {kind: data} if data else {}
     if data or bool(tissue) != bool(haze):
         raise click.UsageError("a posterior needs scans of both: --tissue DATA... --haze DATA..., or none to simulate")
-    return {"tissue": tissue, "haze": haze} if tissue else {}
+    return {"tissue": tissue, "haze": haze} if tissue and (tissue, haze) != ((SIMULATED,), (SIMULATED,)) else {}
 
 
 class _Run:

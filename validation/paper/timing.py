@@ -35,7 +35,8 @@ def run(methods: list[str] | None, options: Options, results: Path) -> None:
         try:
             system = METHODS[name].make(priors, options.steps)
             prepared(system, name, experiment, options)
-            system.solve(every.problem, options.seed) if options.device.type == "cuda" else None  # kernels are chosen
+            if options.device.type == "cuda":
+                system.solve(every.problem, options.seed)  # kernels are chosen
             wall, cpu = time.monotonic(), time.process_time()
             system.solve(every.problem, options.seed)  # ends on the CPU
             taken = [f"{time.process_time() - cpu:.2f}", f"{time.monotonic() - wall:.2f}"]

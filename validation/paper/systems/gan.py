@@ -93,7 +93,8 @@ def train_gan(images: Tensor, seed: int, budget: Budget, work: Path) -> tuple[Ge
     channels = tuple(c // 32 for c in CHANNELS[-stages:]) if budget.tiny else CHANNELS[-stages:]
     latent = 8 if budget.tiny else LATENT
     generator, discriminator = Generator(shape, channels, latent), Discriminator(shape, channels)
-    generator.to(budget.device), discriminator.to(budget.device)
+    generator.to(budget.device)
+    discriminator.to(budget.device)
     of_g = torch.optim.Adam(generator.parameters(), LR, BETAS)
     of_d = torch.optim.Adam(discriminator.parameters(), LR, BETAS)
     batch = min(budget.batch, len(images))
