@@ -86,6 +86,18 @@ def test_timing_names_machine_and_printed_times(tmp_path):
     assert re.search(r"\| projection \| [\d.]+ \| [\d.]+ \| 5,605 \|", table) and "one thread of" in table
 
 
+def test_tables_have_the_whole_command_that_they_are_of(tmp_path, monkeypatch, capsys):
+    quick = "--methods projection=1 'proximal, 20 steps' --no-lpips --quick --seed 3"
+    for name in ("timing", "faces-digits"):
+        run(name, tmp_path, "--methods", "projection=1", "proximal, 20 steps", "--seed", "3")
+        assert f"\n    python -m validation.paper {name} {quick}\n" in (tmp_path / "RESULTS.md").read_text()
+    told = []
+    monkeypatch.setattr("validation.paper.timing.run", lambda *given: told.append(given[-1]))
+    words = "--signal-prior S.safetensors --prior-steps 2000 --train-steps 1000 --restarts 1 --steps 600 --seed 0"
+    main(["timing", "--work", str(tmp_path), *words.replace("S.", "mine.").split()])
+    assert told == [f"python -m validation.paper timing {words}"]
+
+
 @pytest.mark.parametrize("name", ["faces-translated", "sine", "cs-faces", "rain"])
 def test_a_measurement_is_the_same_whatever_else_is_measured(name):
     few, more = (measured(EXPERIMENTS[name], "test", n) for n in (2, 5))

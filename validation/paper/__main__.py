@@ -27,6 +27,7 @@ from validation.paths import HERE, RUNS
 
 RESULTS = HERE / "paper" / "RESULTS.md"
 FIGURES = HERE / "paper" / "results"
+RESTARTS = 3
 QUICK = {"images": 2, "network": "tiny", "prior_steps": 2, "steps": 3, "trained_on": 24}
 
 
@@ -48,7 +49,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=_positive, default=PAPER_STEPS, help="of the paper's samplers (600)")
     parser.add_argument("--train-steps", type=_positive, default=TRAIN_STEPS, help="of FLOW and GAN (2000)")
     parser.add_argument("--no-lpips", action="store_true", help="leave LPIPS out")
-    parser.add_argument("--restarts", type=_positive, default=3, help="of a search from random starts (3)")
+    parser.add_argument("--restarts", type=_positive, default=RESTARTS, help="of a search from random starts (3)")
     parser.add_argument("--batch", type=_positive, default=20, help="measurements solved together (20)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N")
@@ -83,7 +84,7 @@ def main(words: list[str] | None = None) -> None:
     where = (args.work / "RESULTS.md", args.work / "results") if args.quick else (RESULTS, FIGURES)
     try:
         if args.experiment == "timing":
-            timing.run(methods, options, where[0])
+            timing.run(methods, options, where[0], _command("timing", methods, options))
             return
         for name in EXPERIMENTS if args.experiment == "all" else [args.experiment]:
             _run(name, methods, options, *where)
@@ -105,16 +106,24 @@ def _run(name: str, methods: list[str] | None, options: Options, results: Path, 
 
 
 def _command(name: str, methods: list[str] | None, options: Options) -> str:
+    """The command that gives these figures, but for folders: all options that are not what they are by default."""
+    plain, budget = Options(options.work), options.budget
     words = [f"python -m validation.paper {name}"]
     if methods:
         counted = [f"{m}={options.of_method[m]}" if m in options.of_method else m for m in methods]
         words.append("--methods " + " ".join(map(shlex.quote, counted)))
-    words += [f"--images {options.images}"] if options.images else []
+    words += [f"--images {options.images}"] if options.images and not budget.tiny else []
+    words += [f"--network {options.network}"] if options.network != plain.network and not budget.tiny else []
     words += ["--signal-prior S.safetensors"] if options.signal_prior else []
     words += ["--noise-prior N.safetensors"] if options.noise_prior else []
     words += ["--posterior P.safetensors"] if options.posterior else []
-    words += [f"--train-steps {options.budget.train_steps}"] if options.budget.train_steps != TRAIN_STEPS else []
+    words += ["--no-lpips"] if not options.lpips else []
     words += [f"--device {options.device}"] if options.device.type != "cpu" else []
+    if budget.tiny:
+        return " ".join([*words, f"--quick --seed {options.seed}"])
+    words += [f"--prior-steps {options.prior_steps}"] if options.prior_steps != plain.prior_steps else []
+    words += [f"--train-steps {budget.train_steps}"] if budget.train_steps != TRAIN_STEPS else []
+    words += [f"--restarts {budget.restarts}"] if budget.restarts != RESTARTS else []
     return " ".join([*words, f"--steps {options.steps} --seed {options.seed}"])
 
 

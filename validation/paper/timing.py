@@ -23,8 +23,8 @@ PRINTED_MS = {  # one RTX 3080 Ti, T = 600
 }  # fmt: skip
 
 
-def run(methods: list[str] | None, options: Options, results: Path) -> None:
-    """Times one image of each method and writes the table."""
+def run(methods: list[str] | None, options: Options, results: Path, command: str) -> None:
+    """Times one image of each method and writes the table, under the command that it is of."""
     experiment = EXPERIMENTS[ON]
     names = [name for name in wanted(experiment, methods) if name != "input" and not name.endswith(TUNED)]
     priors: Any = priors_for(experiment, names, options)
@@ -48,7 +48,7 @@ def run(methods: list[str] | None, options: Options, results: Path) -> None:
         MARK.format("timing"),
         "## Time",
         "",
-        f"    python -m validation.paper timing --steps {options.steps}",
+        f"    {command}",
         "",
         f"One image of 64 x 64 in colour, T = {options.steps}, {_machine(options.device)}; printed: one RTX 3080 Ti.",
         "",
