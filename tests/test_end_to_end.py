@@ -18,6 +18,7 @@ from usdehaze.geometry import sector_mask
 from usdehaze.io import open_cine, read_result
 from usdehaze.simulate import simulate_cine
 from usdehaze.validation.benchmark import run_benchmark
+from validation.bench import __main__ as bench
 
 CLIPS = ("clip-01", "clip-02", "clip-10", "clip-32", "clip-36", "clip-41")
 
@@ -89,6 +90,17 @@ def test_clips_with_little_haze_come_back_nearly_unchanged(data_dir):
         change = np.abs(dehazer.dehaze(cine).tissue - cine.frames)
         changes.append(float(np.median(change[cine.frames > -30])))
     assert len(changes) == 8 and max(changes) <= 1.0
+
+
+@pytest.mark.slow
+def test_walls_of_labelled_hearts_that_nothing_was_chosen_on_are_kept(data_dir, tmp_path):
+    bench.main(["--patients", "held-out", "--only", "h", "--device", "cpu", "--out", str(tmp_path)])
+    (path,) = tmp_path.glob("*.json")
+    hearts = json.loads(path.read_text())["h"]
+    assert len(hearts["records"]) == 72
+    assert hearts["summary"]["tissue_shift_db"]["tissue"] >= -1.0
+    assert hearts["worst_shift_db"] >= -3.0 and hearts["kept"] >= 0.7
+    assert hearts["summary"]["gcnr"]["delta"] >= 0.04
 
 
 @pytest.mark.slow
