@@ -156,11 +156,13 @@ def echo_areas(frames_db: np.ndarray, floor_db: float) -> list[np.ndarray]:
     if min(shape) < SMALLEST:
         return []
     factor = math.ceil(max(shape) / COARSE_SIZE)
-    middle = frames_db[len(frames_db) // 2]
-    flat = ndimage.maximum_filter(middle, 3) - ndimage.minimum_filter(middle, 3) < 1e-3 * abs(floor_db)
     filled = ndimage.uniform_filter(block_mean(_bright(frames_db, floor_db, LEVELS[1]), factor), 5) > 0.5
     thick = ndimage.binary_opening(filled, np.ones((THICK, THICK)))
     labels, count = ndimage.label(thick)
+    if count == 0:
+        return []
+    middle = frames_db[len(frames_db) // 2]
+    flat = ndimage.maximum_filter(middle, 3) - ndimage.minimum_filter(middle, 3) < 1e-3 * abs(floor_db)
     areas = []
     for label in range(1, count + 1):
         coarse = ndimage.binary_fill_holes(labels == label)
