@@ -59,7 +59,7 @@ def test_jobs_that_share_a_pass_on_a_gpu_have_equally_many_samples(cine, monkeyp
     found = []
 
     def run_jobs(device, run, jobs):
-        if jobs and isinstance(jobs[0], tuple):
+        if jobs and isinstance(jobs[0][-1], range):
             (length,) = {len(samples) for _, samples in jobs}
             found.append(length)
         return [each for job in jobs for each in run([job])]

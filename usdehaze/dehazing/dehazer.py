@@ -204,19 +204,27 @@ class Dehazer:
         std = np.empty_like(cine.frames) if self.settings.samples > 1 else None
         between = np.empty((2, *cine.frames.shape), np.float32) if interval and self.posterior else None
         passes: list[int] = []
+        scale = self.settings.strength * span
+
+        def finish(some: list[tuple[np.ndarray, Tensor, int]]) -> list[None]:
+            for frame, samples, at in some:
+                parts, native, here = self._decide(samples, between is not None), frame[None], slice(at, at + 1)
+                tissue[here] = _lowered(mapper, native, scale * parts.gain.numpy(), span)
+                haze[here] = mapper.from_model(span * (parts.level.numpy() - 1), -span)
+                if std is not None:
+                    std[here] = mapper.from_model(scale * parts.deviation.numpy(), 0.0)
+                if between is not None and parts.ends is not None:
+                    for i, end in enumerate(parts.ends.numpy()):
+                        between[i, here] = _lowered(mapper, native, span * end, span)
+            return [None] * len(some)
+
         for block in blocks(n_frames, self.batch_size):
             native = cine.frames[block]
             y = torch.from_numpy(mapper.to_model(native) / span + 1).clamp(0, 1)
-            parts = self.split(y, seen, span)
-            passes += parts.passes
-            scale = self.settings.strength * span
-            tissue[block] = _lowered(mapper, native, scale * parts.gain.numpy(), span)
-            haze[block] = mapper.from_model(span * (parts.level.numpy() - 1), -span)
-            if std is not None:
-                std[block] = mapper.from_model(scale * parts.deviation.numpy(), 0.0)
-            if between is not None and parts.ends is not None:
-                for i, end in enumerate(parts.ends.numpy()):
-                    between[i, block] = _lowered(mapper, native, span * end, span)
+            drawn, made = self._draw(y, seen, span)
+            passes += made
+            made_of = [(*each, block.start + b) for b, each in enumerate(zip(native, drawn, strict=True))]
+            run_jobs(torch.device("cpu"), finish, made_of)
             if progress:
                 progress(block.stop, n_frames)
         settings = {
@@ -246,6 +254,12 @@ class Dehazer:
             seen: ``(depth, angle)`` 1.0 where there is image data.
             dynamic_range_db: dB that [0, 1] spans.
         """
+        drawn, passes = self._draw(y, seen, dynamic_range_db)
+        parts = run_jobs(torch.device("cpu"), lambda some: [self._decide(samples) for samples in some], drawn)
+        return Split.joined(parts, passes)
+
+    def _draw(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> tuple[list[Tensor], tuple[int, ...]]:
+        """The samples of each frame ``(samples, 1 + Q, depth, angle)``, haze level and gains; passes of each draw."""
         k, at_once = self.settings.samples, self.chain.at_once
         draws = [(b, range(i, min(i + at_once, k))) for i in range(0, k, at_once) for b in range(len(y))]
         seen_there = seen.to(self.device)
@@ -259,18 +273,18 @@ class Dehazer:
 
         n = k // at_once * len(y)  # the shorter draws by themselves: a pass on a GPU always has as many rows
         found = run_jobs(self.device, run, draws[:n]) + run_jobs(self.device, run, draws[n:])
-        # (samples, 1 + Q, depth, angle) of each frame
         whole = [torch.cat([drawn for drawn, _ in found[b :: len(y)]]) for b in range(len(y))]
-        weights = self.chain.weights(k)
-        parts = run_jobs(torch.device("cpu"), lambda some: [self._decide(t, weights) for t in some], whole)
-        return Split.stack(parts, tuple(passes for _, passes in found))
+        return whole, tuple(passes for _, passes in found)
 
-    def _decide(self, samples: Tensor, weights: Tensor | None) -> Split:
-        """What is applied of one frame's samples ``(samples, 1 + Q, depth, angle)``, haze level and gains."""
+    def _decide(self, samples: Tensor, interval: bool = True) -> Split:
+        """What is applied of one frame's samples, with the interval where the samples tell one and it is asked for."""
+        weights = self.chain.weights(len(samples))
         level, gains = samples[:, 0], samples[:, 1:].flatten(0, 1)
-        places = (self.settings.caution, *(INTERVAL if weights is not None else ()))
+        places = (self.settings.caution, *(INTERVAL if interval and weights is not None else ()))
         gain, *ends = quantiles(gains, places, weights)
-        return Split(gain, quantiles(level, (0.5,))[0], spread(gains, weights), torch.stack(ends) if ends else None)
+        deviation = spread(gains, weights) if len(samples) > 1 else torch.zeros_like(gain)
+        between = torch.stack(ends)[:, None] if ends else None
+        return Split(gain[None], quantiles(level, (0.5,)), deviation[None], between)
 
 
 def check_options(**options: Unpack[DehazerOptions]) -> Settings:
@@ -316,7 +330,8 @@ class Split:
         gain: of the tissue in [-1, 0]: the quantile over the samples that the settings' caution asks for.
         level: of the haze in [0, 1], the samples' median.
         deviation: of the gain over the samples, 0 for a single one.
-        ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own.
+        ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own, or where it
+            was not asked for.
         passes: of the networks for a sample, one number for every draw.
     """
 
@@ -327,11 +342,11 @@ class Split:
     passes: tuple[int, ...] = ()
 
     @staticmethod
-    def stack(frames: list[Split], passes: tuple[int, ...]) -> Split:
-        """Many frames of one."""
-        ends = [f.ends for f in frames if f.ends is not None]
-        gain, level, deviation = (torch.stack([getattr(f, n) for f in frames]) for n in ("gain", "level", "deviation"))
-        return Split(gain, level, deviation, torch.stack(ends, dim=1) if ends else None, passes)
+    def joined(parts: list[Split], passes: tuple[int, ...]) -> Split:
+        """Those of many frames as one."""
+        ends = [part.ends for part in parts if part.ends is not None]
+        gain, level, deviation = (torch.cat([getattr(p, n) for p in parts]) for n in ("gain", "level", "deviation"))
+        return Split(gain, level, deviation, torch.cat(ends, dim=1) if ends else None, passes)
 
 
 def _part_of(progress: Callable[[int, int], None], index: int, count: int) -> Callable[[int, int], None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -64,8 +66,19 @@ def _one_thread_each(work: Callable[[_Given], _Found], jobs: list[_Given]) -> li
     number of cores changes a bit; and small frames gain more from this than from cores that share one convolution.
     """
     threads = torch.get_num_threads()
+
+    def alone(job: _Given) -> _Found:
+        torch.set_num_threads(1)
+        return work(job)
+
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(work, jobs))
+        return list(_workers(os.getpid(), threads).map(alone, jobs))
     finally:
         torch.set_num_threads(threads)
+
+
+@functools.cache
+def _workers(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: new ones ask for all their memory anew, a fifth of a frame's time. A process that was forked
+    has none of its parent's."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="usdehaze")
