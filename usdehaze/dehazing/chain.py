@@ -76,7 +76,7 @@ class LearnedChain:
         self, settings: Settings, y: Tensor, seen: Tensor, keys: list[Key], dynamic_range_db: float
     ) -> tuple[Tensor, int]:
         # Left and right mean nothing to a posterior: every other sample sees the frame mirrored.
-        mirrored = torch.tensor([k % 2 == 1 for _, k in keys], device=y.device)[:, None, None, None]
+        mirrored = [k % 2 == 1 for _, k in keys]
         streams = Streams(keys, y.device)
         learned = Learned(_flipped(y * seen, mirrored), self.engine)
         _, n = learned.parts(sample(settings, learned, lambda: streams.normal((learned.size,))))
@@ -164,6 +164,8 @@ def _told(n: Tensor, gains: Tensor, seen: Tensor) -> Tensor:
     return torch.cat([n.clamp(0, 1), gains * seen], dim=1).float().cpu()
 
 
-def _flipped(frames: Tensor, which: Tensor) -> Tensor:
-    """Those of the frames ``(B, C, depth, angle)`` left to right that ``which`` ``(B, 1, 1, 1)`` says."""
-    return torch.where(which, frames.flip(-1), frames)
+def _flipped(frames: Tensor, which: list[bool]) -> Tensor:
+    """Those of the frames ``(B, C, depth, angle)`` left to right that ``which`` names, one by one."""
+    if not any(which):
+        return frames
+    return torch.where(torch.tensor(which, device=frames.device)[:, None, None, None], frames.flip(-1), frames)

@@ -28,6 +28,8 @@ def quantiles(values: Tensor, places: Sequence[float], weights: Tensor | None = 
     if weights is not None:
         weighted = _weighted_on_cpu if values.device.type == "cpu" else _weighted
         return weighted(values, places, weights)
+    if len(values) == 1:
+        return values.expand(len(places), *values.shape[1:])
     rows = values.movedim(0, -1).contiguous()
     if values.device.type == "cpu":  # NumPy's vectorised sort of short rows takes a tenth of the time
         ordered = torch.from_numpy(np.sort(rows.numpy(), axis=-1))
@@ -91,12 +93,13 @@ def _weighted_on_cpu(values: Tensor, places: Sequence[float], weights: Tensor) -
 def _of_rising(values: Tensor, places: Sequence[float], weights: Tensor) -> Tensor:
     """The same values where they rise along the first axis everywhere, as the quantiles of a single sample do."""
     shares, n = weights.double(), len(values)
-    middles, values, found = shares.cumsum(0) - shares / 2, values + 0.0, []  # -0 equals 0
+    middles, found = shares.cumsum(0) - shares / 2, []
     for place in places:
         above = int((middles < place).sum())
         low, high = max(above - 1, 0), min(above, n - 1)
         share = 0.0 if low == high else float((place - middles[low]) / (middles[high] - middles[low]))
-        found.append(values[low].lerp(values[high], torch.full_like(values[low], share)))
+        below, over = values[low] + 0.0, values[high] + 0.0  # -0 equals 0
+        found.append(below.lerp(over, torch.full_like(below, share)))
     return torch.stack(found)
 
 
