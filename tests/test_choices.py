@@ -22,5 +22,5 @@ def test_the_types_name_what_the_tables_hold():
 
 
 def test_a_precision_that_there_is_not_is_refused(tmp_path):
-    with pytest.raises(UsdehazeError, match="no precision 'fp16'; there are fp32, bf16"):
+    with pytest.raises(UsdehazeError, match="no precision 'fp16'; there are fp32, bf16, int8"):
         Dehazer.from_pretrained(**write_tiny_priors(tmp_path), precision="fp16")

@@ -20,6 +20,8 @@ from usdehaze.engines.onnxruntime import OnnxRuntimeEngine
 from usdehaze.engines.openvino import OpenVinoEngine
 from usdehaze.errors import UsdehazeError
 from usdehaze.priors.posterior import LearnedPosterior
+from usdehaze.simulate import simulate_cine
+from usdehaze.validation.metrics import psnr_db
 
 PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino"}
 TOLERANCE_DB, MEAN_DB = 0.2, 0.001  # of a pixel, where two samples may change places, and on average
@@ -106,10 +108,51 @@ def test_auto_is_torch_to_the_bit(posterior_file, cine):
 def test_what_an_engine_cannot_do_is_refused(tmp_path, posterior_file):
     with pytest.raises(UsdehazeError, match="no engine 'tensorrt'; there are auto, torch, onnxruntime, openvino"):
         dehazer(posterior_file, "tensorrt")
-    with pytest.raises(UsdehazeError, match="engine onnxruntime computes in fp32, found bf16; use --engine openvino"):
+    with pytest.raises(UsdehazeError, match="onnxruntime computes in fp32 or int8, found bf16; use --engine openvino"):
         dehazer(posterior_file, "onnxruntime", precision="bf16")
     with pytest.raises(UsdehazeError, match="engine openvino runs the learned posterior alone; use --engine torch"):
         Dehazer.from_pretrained(**write_tiny_priors(tmp_path), engine="openvino")
+
+
+@pytest.fixture(scope="module")
+def int8():
+    use("onnxruntime")
+    return Dehazer.from_pretrained(engine="onnxruntime", precision="int8")
+
+
+def test_int8_stays_near_float32_on_hearts_it_was_not_calibrated_on(int8):
+    exact, off = Dehazer.from_pretrained(engine="onnxruntime"), []
+    for seed in range(1_400_000_000, 1_400_000_003):
+        scene = simulate_cine(1, seed)
+        ours, wanted = (made.dehaze(scene.cine) for made in (int8, exact))
+        assert 0.01 < np.abs(ours.tissue - wanted.tissue).mean() < 0.3
+        off.append([psnr_db(r.tissue, scene.tissue, 60.0) for r in (ours, wanted)])
+    assert np.abs(np.diff(np.mean(off, axis=0))).max() < 0.1
+    assert (ours.settings["engine"], ours.settings["precision"]) == ("onnxruntime", "int8")
+
+
+def test_int8_is_the_same_every_time_it_is_made_and_once_it_travelled(int8, cine):
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3 if threads != 3 else 2)
+        again = Dehazer.from_pretrained(engine="onnxruntime", precision="int8", batch_size=1)
+        assert again.engine.model == int8.engine.model
+        travelled = pickle.loads(pickle.dumps(again))
+        np.testing.assert_array_equal(travelled.dehaze(cine).tissue, int8.dehaze(cine).tissue)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_int8_is_refused_where_it_is_not_calibrated_and_where_it_strays(posterior_file, monkeypatch):
+    use("onnxruntime")
+    with pytest.raises(UsdehazeError, match="int8 is of the engine onnxruntime, found auto; use --engine onnxruntime"):
+        dehazer(posterior_file, "auto", precision="int8")
+    for changed in ({"steps": 4}, {"sigma_max": 8.0}):
+        with pytest.raises(UsdehazeError, match=r"one step at noise level 100, found .*; use --precision fp32"):
+            dehazer(posterior_file, "onnxruntime", precision="int8", **changed)
+    monkeypatch.setattr("usdehaze.engines.int8.MOST_OFF", 0.0)
+    with pytest.raises(UsdehazeError, match=r"int8 strays from fp32 by \d\.\d\d dB .* on this CPU; use fp32"):
+        Dehazer.from_pretrained(engine="onnxruntime", precision="int8")
 
 
 @pytest.mark.parametrize(("engine", "package"), [("onnxruntime", "onnxruntime"), ("openvino", "openvino")])

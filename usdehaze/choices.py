@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 Units = Literal["dB", "8-bit", "grey", "envelope", "I/Q"]  # what stored values are
-Precision = Literal["fp32", "bf16"]  # of the networks when dehazing
+Precision = Literal["fp32", "bf16", "int8"]  # of the networks when dehazing
 EngineName = Literal["torch", "onnxruntime", "openvino"]  # what runs the learned posterior
 TransferSyntax = Literal["explicit", "rle", "jpeg-ls", "j2k"]  # of DICOM results
 PreviewKind = Literal["mp4", "gif", "png"]

@@ -23,7 +23,8 @@ from validation.markdown import head, row
 
 SEED = 1_200_000_000
 KINDS: tuple[tuple[Any, Any], ...] = (
-    ("torch", "fp32"), ("torch", "bf16"), ("onnxruntime", "fp32"), ("openvino", "fp32"), ("openvino", "bf16"),
+    ("torch", "fp32"), ("torch", "bf16"), ("onnxruntime", "fp32"), ("onnxruntime", "int8"), ("openvino", "fp32"),
+    ("openvino", "bf16"),
 )  # fmt: skip
 COLUMNS = ("CPU s a frame", "largest, mean difference, dB", "PSNR, dB", "gCNR")
 

@@ -73,7 +73,8 @@ class Dehazer:
         settings: see `Settings`; None for the preset "fast".
         device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
         batch_size: frames taken on at a time, or "auto". Never changes a result.
-        precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX).
+        precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX); "int8" for the
+            learned posterior by onnxruntime at one noise level, see `usdehaze.engines.int8`.
         engine: what runs the learned posterior: "torch", "onnxruntime" or "openvino" (both on a CPU, and installed by
             extras), an `Engine` of this posterior, or "auto", which is "torch". Last bits depend on it.
     """
@@ -98,7 +99,8 @@ class Dehazer:
         check_engine(given)
         self.device = find_device("cpu" if device == "auto" and given not in ("auto", "torch") else device)
         self.precision = check_precision(precision)
-        check_fits(given, self.settings.by_rule, self.device, self.precision)
+        levels = self.settings.steps, self.settings.sigma_max
+        check_fits(given, self.settings.by_rule, self.device, self.precision, levels)
         self.model, self.haze = model.to(self.device), haze and haze.to(self.device)
         self.posterior = model if isinstance(model, LearnedPosterior) else None
         self.tissue = model if isinstance(model, Prior) else None

@@ -15,7 +15,11 @@ from usdehaze.priors.posterior import LearnedPosterior
 
 
 class OnnxRuntimeEngine:
-    """See `usdehaze.engines.registry.Engine`; float32 on the CPU.
+    """See `usdehaze.engines.registry.Engine`; on the CPU.
+
+    Args:
+        posterior: in float32.
+        model: its graph in another precision, see `usdehaze.engines.int8`.
 
     Raises:
         UsdehazeError: onnxruntime or onnx is not installed.
@@ -23,16 +27,16 @@ class OnnxRuntimeEngine:
 
     name: EngineName = "onnxruntime"
 
-    def __init__(self, posterior: LearnedPosterior) -> None:
-        self.posterior = posterior
-        self.session = session_of(onnx_of(posterior))
+    def __init__(self, posterior: LearnedPosterior, model: bytes | None = None) -> None:
+        self.posterior, self.model = posterior, model
+        self.session = session_of(model or onnx_of(posterior))
 
     def __call__(self, u: Tensor, sigma: float, y: Tensor, /) -> tuple[Tensor, Tensor]:
         clean, gains = self.session.run(None, feed(u, sigma, y))
         return torch.from_numpy(clean), torch.from_numpy(gains)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:  # a session cannot be pickled
-        return type(self), (self.posterior,)
+        return type(self), (self.posterior, self.model)
 
 
 def session_of(model: bytes) -> Any:

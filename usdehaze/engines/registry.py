@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from usdehaze.choices import ENGINES, EngineName, Precision
+from usdehaze.engines.int8 import SIGMA, quantised
 from usdehaze.engines.onnxruntime import OnnxRuntimeEngine
 from usdehaze.engines.openvino import OpenVinoEngine
 from usdehaze.errors import UsdehazeError
@@ -48,7 +49,13 @@ def check_engine(name: str) -> None:
         raise UsdehazeError(f"no engine {name!r}; there are auto, {', '.join(ENGINES)}")
 
 
-def check_fits(name: EngineName | Literal["auto"], by_rule: bool, device: torch.device, precision: Precision) -> None:
+def check_fits(
+    name: EngineName | Literal["auto"],
+    by_rule: bool,
+    device: torch.device,
+    precision: Precision,
+    levels: tuple[int, float] = (1, SIGMA),
+) -> None:
     """Raises a `UsdehazeError` where an engine cannot do what is asked of it.
 
     Args:
@@ -56,25 +63,33 @@ def check_fits(name: EngineName | Literal["auto"], by_rule: bool, device: torch.
         by_rule: a rule guides two priors; some need gradients of the networks, which PyTorch alone has.
         device: where the frames are.
         precision: of the network.
+        levels: how many noise levels a sample goes down, and the first.
     """
+    if precision == "int8" and name != "onnxruntime":
+        raise UsdehazeError(f"precision int8 is of the engine onnxruntime, found {name}; use --engine onnxruntime")
     if name in ("auto", "torch"):
         return
     if by_rule:
         raise UsdehazeError(f"engine {name} runs the learned posterior alone; use --engine torch for a rule")
     if device.type != "cpu":
         raise UsdehazeError(f"engine {name} computes on the CPU, found device {device}; use --engine torch there")
-    if name == "onnxruntime" and precision != "fp32":
-        raise UsdehazeError(f"engine onnxruntime computes in fp32, found {precision}; use --engine openvino or torch")
+    if precision == "int8" and levels != (1, SIGMA):
+        raise UsdehazeError(
+            f"precision int8 is calibrated for one step at noise level {SIGMA:g}, found {levels[0]} from {levels[1]:g}"
+            "; use --precision fp32"
+        )
+    if name == "onnxruntime" and precision == "bf16":
+        raise UsdehazeError("engine onnxruntime computes in fp32 or int8, found bf16; use --engine openvino or torch")
 
 
 def make_engine(name: EngineName | Literal["auto"], posterior: LearnedPosterior, precision: Precision) -> Engine:
     """The engine of a name for a posterior; "auto" is torch.
 
     Raises:
-        UsdehazeError: the package that it needs is not installed.
+        UsdehazeError: the package that it needs is not installed, or see `quantised`.
     """
     if name == "onnxruntime":
-        return OnnxRuntimeEngine(posterior)
+        return OnnxRuntimeEngine(posterior, quantised(posterior) if precision == "int8" else None)
     if name == "openvino":
         return OpenVinoEngine(posterior, precision)
     return TorchEngine(posterior)
