@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import torch
 
+from usdehaze.choices import ENGINES, PRECISIONS
 from usdehaze.cine import Cine
 from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.simulate import simulate_cine
@@ -32,14 +33,23 @@ def main() -> None:
     parser.add_argument("--preset", default="fast")
     parser.add_argument("--guidance", help="learned, or a rule over explicit priors (the preset's)")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--engine", choices=ENGINES, default="torch")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser.add_argument("--peers", action="store_true", help="also other methods on the same frames")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    dehazer = Dehazer.from_pretrained(args.preset, guidance=args.guidance, steps=args.steps, device="cpu")
+    dehazer = Dehazer.from_pretrained(
+        args.preset,
+        guidance=args.guidance,
+        steps=args.steps,
+        device="cpu",
+        engine=args.engine,
+        precision=args.precision,
+    )
     settings = dehazer.settings
     print(
         f"preset {args.preset}, guidance {settings.guidance}, {settings.steps} steps, {settings.samples} samples, "
-        f"{args.threads} threads, torch {torch.__version__}\n"
+        f"{args.threads} threads, torch {torch.__version__}, {args.engine} {args.precision}\n"
     )
     print("\n".join(head("frame (depth x angle)", ("s/frame, cine", "s/frame, single frame", "peak memory, MiB"))))
     for n_depth, n_angle in SIZES:
@@ -48,7 +58,7 @@ def main() -> None:
         dehazer.dehaze(one)
         seconds = [_seconds(dehazer.dehaze, work) for work in (cine, one)]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(row(f"{n_depth} x {n_angle}", [f"{seconds[0]:.3f}", f"{seconds[1]:.3f}", f"{peak:.0f}"]), flush=True)
+        print(row(f"{n_depth} x {n_angle}", [f"{seconds[0]:.4f}", f"{seconds[1]:.4f}", f"{peak:.0f}"]), flush=True)
     if args.peers:
         _peers(simulate_cine(args.frames, 1, n_depth=256, n_angle=128).cine, dehazer)
 

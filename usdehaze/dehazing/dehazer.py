@@ -208,9 +208,9 @@ class Dehazer:
         passes: list[int] = []
         scale = self.settings.strength * span
 
-        def finish(some: list[tuple[np.ndarray, Tensor, int]]) -> list[None]:
-            for frame, samples, at in some:
-                parts, native, here = self._decide(samples, between is not None), frame[None], slice(at, at + 1)
+        def finish(some: list[tuple[np.ndarray, list[Tensor], int]]) -> list[None]:
+            for frame, draws, at in some:
+                parts, native, here = self._decide(draws, between is not None), frame[None], slice(at, at + 1)
                 tissue[here] = _lowered(mapper, native, scale * parts.gain.numpy(), span)
                 haze[here] = mapper.from_model(span * (parts.level.numpy() - 1), -span)
                 if std is not None:
@@ -222,7 +222,7 @@ class Dehazer:
 
         for block in blocks(n_frames, self.batch_size):
             native = cine.frames[block]
-            y = torch.from_numpy(mapper.to_model(native) / span + 1).clamp(0, 1)
+            y = torch.from_numpy(np.clip(mapper.to_model(native) / span + 1, 0, 1))
             drawn, made = self._draw(y, seen, span)
             passes += made
             made_of = [(*each, block.start + b) for b, each in enumerate(zip(native, drawn, strict=True))]
@@ -257,11 +257,11 @@ class Dehazer:
             dynamic_range_db: dB that [0, 1] spans.
         """
         drawn, passes = self._draw(y, seen, dynamic_range_db)
-        parts = run_jobs(torch.device("cpu"), lambda some: [self._decide(samples) for samples in some], drawn)
+        parts = run_jobs(torch.device("cpu"), lambda some: [self._decide(draws) for draws in some], drawn)
         return Split.joined(parts, passes)
 
-    def _draw(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> tuple[list[Tensor], tuple[int, ...]]:
-        """The samples of each frame ``(samples, 1 + Q, depth, angle)``, haze level and gains; passes of each draw."""
+    def _draw(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> tuple[list[list[Tensor]], tuple[int, ...]]:
+        """The draws of each frame ``(samples, 1 + Q, depth, angle)``, haze level and gains; passes of every draw."""
         k, at_once = self.settings.samples, self.chain.at_once
         draws = [(b, range(i, min(i + at_once, k))) for i in range(0, k, at_once) for b in range(len(y))]
         seen_there = seen.to(self.device)
@@ -275,11 +275,11 @@ class Dehazer:
 
         n = k // at_once * len(y)  # the shorter draws by themselves: a pass on a GPU always has as many rows
         found = run_jobs(self.device, run, draws[:n]) + run_jobs(self.device, run, draws[n:])
-        whole = [torch.cat([drawn for drawn, _ in found[b :: len(y)]]) for b in range(len(y))]
-        return whole, tuple(passes for _, passes in found)
+        return [[drawn for drawn, _ in found[b :: len(y)]] for b in range(len(y))], tuple(passes for _, passes in found)
 
-    def _decide(self, samples: Tensor, interval: bool = True) -> Split:
-        """What is applied of one frame's samples, with the interval where the samples tell one and it is asked for."""
+    def _decide(self, draws: list[Tensor], interval: bool = True) -> Split:
+        """What is applied of one frame's draws, with the interval where its samples tell one and it is asked for."""
+        samples = torch.cat(draws)
         weights = self.chain.weights(len(samples))
         level, gains = samples[:, 0], samples[:, 1:].flatten(0, 1)
         places = (self.settings.caution, *(INTERVAL if interval and weights is not None else ()))

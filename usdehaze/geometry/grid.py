@@ -164,14 +164,15 @@ class Rectangle(Mapper):
 
     def __init__(self, frame_shape: tuple[int, int], grid: ModelGrid) -> None:
         super().__init__(frame_shape, grid, np.ones(grid.shape, bool), np.ones(frame_shape, bool))
-        self._to_rows, self._to_columns = (axis_weights(n, m) for n, m in zip(frame_shape, grid.shape, strict=True))
-        self._from_rows, self._from_columns = (axis_weights(m, n) for n, m in zip(frame_shape, grid.shape, strict=True))
+        sizes = list(zip(frame_shape, grid.shape, strict=True))
+        self._to = [sparse.csr_array(axis_weights(n, m)) for n, m in sizes]
+        self._from = [sparse.csr_array(axis_weights(m, n)) for n, m in sizes]
 
     def _gather(self, frames: np.ndarray) -> np.ndarray:
-        return self._to_rows @ frames @ self._to_columns.T
+        return _resampled(frames, *self._to)
 
     def _scatter(self, images: np.ndarray) -> np.ndarray:
-        return (self._from_rows @ images @ self._from_columns.T).reshape(len(images), -1)
+        return _resampled(images, *self._from).reshape(len(images), -1)
 
 
 class Fan(Mapper):
@@ -192,6 +193,18 @@ class Fan(Mapper):
     def _scatter(self, images: np.ndarray) -> np.ndarray:
         columns = np.ascontiguousarray(images.reshape(len(images), -1).T)
         return (self._scatter_matrix @ columns).T
+
+
+def _resampled(images: np.ndarray, rows: sparse.csr_array, columns: sparse.csr_array) -> np.ndarray:
+    """``rows @ images @ columns.T`` of ``(t, H, W)`` images.
+
+    Sparse on purpose: the threads of a dense product wait busily for the next one, on the cores of the networks.
+    """
+    for weights in (rows, columns):
+        n, height, width = images.shape
+        done = weights @ np.ascontiguousarray(images.transpose(1, 2, 0)).reshape(height, width * n)
+        images = done.reshape(len(done), width, n).transpose(2, 1, 0)
+    return images
 
 
 def make_mapper(geometry: Geometry, frame_shape: tuple[int, int], grid: ModelGrid | None = None) -> Mapper:
