@@ -1,10 +1,12 @@
 """The quantile over samples that is applied."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
 
-from usdehaze.dehazing.decision import _weighted, quantiles, spread
+from usdehaze.dehazing.decision import _of_two_rising, _weighted, quantiles, spread
 
 
 def quantile(values, place, weights=None):
@@ -69,6 +71,20 @@ def test_values_that_rise_everywhere_come_out_as_any_others_to_the_bit():
     mixed = torch.randperm(9, generator=torch.Generator().manual_seed(3))
     places = (*PLACES, 0.025, 0.85, 0.975)
     assert torch.equal(quantiles(values, places, weights), quantiles(values[mixed], places, weights[mixed]))
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_two_samples_that_rise_come_out_as_any_others_to_the_bit(n, monkeypatch):
+    """They are counted, not sorted; with ties within a sample and between the two, zeros of either sign, and apart."""
+    values = -values_of(2, n, 3000, seed=n)
+    values[:, :, :1000] = values[:, :, :1000].mul(4).round().div(4)
+    values[0, :, 1000:1300] -= 2.0
+    values, weights = values.sort(dim=1).values.flatten(0, 1), weights_of(n).repeat(2) / 2
+    assert bool((values == 0).any()) and bool(values[0].lt(values[n]).any()) and bool(values[0].gt(values[n]).any())
+    counted = Mock(wraps=_of_two_rising)
+    monkeypatch.setattr("usdehaze.dehazing.decision._of_two_rising", counted)
+    assert torch.equal(quantiles(values, PLACES, weights), _weighted(values, PLACES, weights))
+    assert counted.call_count == 1
 
 
 @pytest.mark.parametrize("weights", [None, weights_of(6)], ids=["plain", "weighted"])
