@@ -118,9 +118,8 @@ def _of_two_rising(values: Tensor, places: Sequence[float], weights: Tensor) -> 
             before[0, i] += later
             before[1, j] += ~later
     sums = np.pad(shares.cumsum(axis=1), ((0, 0), (1, 0)))
-    middles = [
-        sums[k, :-1, None] + shares[k, :, None] / 2 + sums[1 - k] for k in (0, 1)
-    ]  # of a row, by those before it
+    # of a row, by how many of the other half lie before it
+    middles = [sums[k, :-1, None] + shares[k, :, None] / 2 + sums[1 - k] for k in (0, 1)]
     pixels, found = np.arange(rows.shape[2]), []
     for place in places:
         ends = []  # (middle, value) of the last below the place and of the first not below it, of each half

@@ -60,7 +60,7 @@ class Learned:
         """Expected clean unknowns ``(B, size)``; ``step`` as in `Posterior`, without use here."""
         self.evaluations += 1
         clean, self.gains = self.network(self._frames(u), sigma, self.y)
-        if not math.isfinite(float(clean.sum())):  # ten times as fast as asking every value
+        if not math.isfinite(float(clean.sum())):  # faster than to ask every value
             raise UsdehazeError(
                 f"sampling broke down at step {self.evaluations} (guidance learned, noise level {sigma:.3g}): values "
                 "are not finite; try more steps or --device cpu"

@@ -17,7 +17,6 @@ from usdehaze.engines.onnxruntime import session_of
 from usdehaze.errors import UsdehazeError
 from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
-from usdehaze.simulate import training_pairs
 
 SIGMA = 100.0  # the noise level of the presets, the only one that it is calibrated at
 IN_FLOAT = ("up.0", "merge.0", "head")  # parts of `FastUNet`
@@ -64,6 +63,8 @@ def quantised(posterior: LearnedPosterior) -> bytes:
 
 def _frames(posterior: LearnedPosterior) -> list[Feed]:
     """What a pass takes of simulated frames, the same wherever it is asked for."""
+    from usdehaze.simulate import training_pairs  # nothing else here needs the simulator
+
     generator, threads = torch.Generator().manual_seed(SEED), torch.get_num_threads()
     try:
         torch.set_num_threads(1)  # bits depend on how many there are

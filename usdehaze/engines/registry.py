@@ -54,7 +54,7 @@ def check_fits(
     by_rule: bool,
     device: torch.device,
     precision: Precision,
-    levels: tuple[int, float] = (1, SIGMA),
+    levels: tuple[int, float],
 ) -> None:
     """Raises a `UsdehazeError` where an engine cannot do what is asked of it.
 
