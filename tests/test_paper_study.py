@@ -69,6 +69,18 @@ def test_a_second_run_measures_only_what_is_new(tmp_path):
     assert len(after) == 6 and before.items() <= after.items()
 
 
+def test_figures_of_other_methods_stay_with_their_command(tmp_path):
+    run("faces-digits", tmp_path, "--methods", "input", "proximal, 20 steps")
+    path = tmp_path / "results" / "faces-digits.json"
+    before = {r["method"]: r for r in json.loads(path.read_text())["records"]}
+    run("faces-digits", tmp_path, "--methods", "projection", "--seed", "1")
+    after = {r["method"]: r for r in json.loads(path.read_text())["records"]}
+    assert after == before | {"projection": after["projection"]}
+    table = (tmp_path / "RESULTS.md").read_text()
+    assert "--methods input 'proximal, 20 steps' --no-lpips --quick --seed 0\n" in table
+    assert "--methods projection --no-lpips --quick --seed 1\n" in table and "| input | 2 |" in table
+
+
 def test_what_is_solved_together_changes_no_figure(tmp_path):
     for batch in (1, 2):
         run("faces-letters", tmp_path / str(batch), "--methods", "proximal, 20 steps", "dps", "--batch", str(batch))

@@ -2,7 +2,7 @@
 
 Trains the priors and systems that are missing, measures every method image by image, and writes figures (JSON), a
 table (RESULTS.md) and a sheet of pictures. What was measured is kept in --work: the same command goes on where it was
-stopped, and adds methods and images to those that are there. "all" is one experiment after another, "timing" one
+stopped, and adds methods and images to those that are there; figures of other methods stay. "all" is one experiment after another, "timing" one
 image of each method with one thread.
 """
 
@@ -95,13 +95,13 @@ def main(words: list[str] | None = None) -> None:
 def _run(name: str, methods: list[str] | None, options: Options, results: Path, figures: Path) -> None:
     experiment = EXPERIMENTS[name]
     names = wanted(experiment, methods)
-    done = list(study(name, experiment, names, options))
+    command = _command(name, methods, options)
+    done = report.merged(figures / f"{name}.json", list(study(name, experiment, names, options)), command)
     n = max((len(r.get("figures", {})) for r in done), default=0)
     if n:
         report.sheet(options.work / "sheets" / f"{name}.png", measured(experiment, "test", min(n, SHOWN)), done)
-    command = _command(name, methods, options)
-    report.write_section(results, name, report.section(name, experiment, done, command))
-    report.write_figures(figures / f"{name}.json", name, done, command)
+    report.write_section(results, name, report.section(name, experiment, done))
+    report.write_figures(figures / f"{name}.json", name, done)
     print("\n".join(report.table(experiment, done)))
 
 

@@ -86,16 +86,17 @@ def _with_interval(told: tuple[float, ...] | None, digits: int) -> str:
     return f"{mean:.{digits}f}" if math.isnan(half) else f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
-def section(name: str, experiment: Experiment, records: list[dict[str, Any]], command: str) -> str:
+def section(name: str, experiment: Experiment, records: list[dict[str, Any]]) -> str:
     """The part of RESULTS.md of an experiment, between its marks."""
     trained = sorted({r["trained"] for r in records if r.get("trained")})
+    commands = dict.fromkeys(r["command"] for r in records) or [f"python -m validation.paper {name}"]
     measured = {r["method"] for r in records if r.get("figures")}
     missing = [name for name in wanted(experiment, None) if name not in measured]
     lines = [
         MARK.format(name),
         f"## {experiment.title}",
         "",
-        f"    {command}",
+        *(f"    {command}" for command in commands),
         "",
         *([f"{experiment.note[0].upper()}{experiment.note[1:]}.", ""] if experiment.note else []),
         *table(experiment, records),
@@ -122,11 +123,21 @@ def write_section(path: Path, name: str, text: str) -> None:
 
 def _empty() -> str:
     """Results before anything is measured: every experiment with its printed figures."""
-    sections = [section(name, each, [], f"python -m validation.paper {name}") for name, each in EXPERIMENTS.items()]
+    sections = [section(name, each, []) for name, each in EXPERIMENTS.items()]
     return "\n\n".join(["# The paper's experiments", HEADER, *sections]) + "\n"
 
 
-def write_figures(path: Path, name: str, records: list[dict[str, Any]], command: str) -> None:
+def merged(path: Path, records: list[dict[str, Any]], command: str) -> list[dict[str, Any]]:
+    """Records of ``command``, and from earlier figures in ``path`` those of methods that it did not measure."""
+    earlier = json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
+    by_method = {r["method"]: r for r in earlier if r.get("figures")}
+    for record in records:
+        if record.get("figures") or record["method"] not in by_method:
+            by_method[record["method"]] = {**record, "command": command}
+    return list(by_method.values())
+
+
+def write_figures(path: Path, name: str, records: list[dict[str, Any]]) -> None:
     """All figures by image, as JSON."""
     for record in records:
         for figures in record.get("figures", {}).values():
@@ -134,7 +145,7 @@ def write_figures(path: Path, name: str, records: list[dict[str, Any]], command:
     best = best_joint(records)
     means = {r["method"]: summary(r, best) for r in records}
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"experiment": name, "command": command, "best joint": best and best["method"], "means": means}
+    content = {"experiment": name, "best joint": best and best["method"], "means": means}
     text = json.dumps(content | {"records": records}).replace('{"method"', '\n{"method"')  # a line for each method
     path.write_text(text + "\n", encoding="utf-8")
 
