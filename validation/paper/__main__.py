@@ -2,8 +2,8 @@
 
 Trains the priors and systems that are missing, measures every method image by image, and writes figures (JSON), a
 table (RESULTS.md) and a sheet of pictures. What was measured is kept in --work: the same command goes on where it was
-stopped, and adds methods and images to those that are there; figures of other methods stay. "all" is one experiment after another, "timing" one
-image of each method with one thread.
+stopped, and adds methods and images to those that are there; figures of other methods stay. "all" is one experiment
+after another, "timing" one image of each method with one thread.
 """
 
 from __future__ import annotations
