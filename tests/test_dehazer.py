@@ -103,6 +103,16 @@ def test_haze_is_only_ever_removed(cine, whole):
     assert (cine.frames - whole.tissue).mean() > 0.5  # and there is something to remove
 
 
+def test_haze_and_deviation_come_in_steps_above_a_floor_that_is_none(cine):
+    odd = replace(part(cine, 0, 1), dynamic_range_db=45.3, frames=np.maximum(cine.frames[:1], np.float32(-45.3)))
+    result = dehazer(steps=1).dehaze(odd)
+    floor = np.float32(-45.3)
+    above = result.haze[result.haze != floor]
+    assert (result.haze == floor).any() and above.size and above.min() > floor
+    for values in (above, result.std):
+        assert values.dtype == np.float32 and np.array_equal(values * 1024, np.rint(values * 1024)) and values.any()
+
+
 def test_strength_scales_the_removal_in_db(cine, whole):
     first = part(cine, 0, 1)
     assert np.array_equal(dehazer(strength=0.0).dehaze(first).tissue, first.frames)
