@@ -1,6 +1,8 @@
 """The program as a whole: quick help, version, usage errors; info, simulate, validate; the progress bar."""
 
 import io
+import os
+import shlex
 import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
@@ -57,6 +59,14 @@ def test_wrong_usage_is_one_line_and_exit_code_2(args):
     done = run(*args)
     assert done.exit_code == 2 and done.stdout == ""
     assert done.stderr.startswith("usdehaze: ") and done.stderr.count("\n") == 1 and "--help" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["info", ""], ["process", "a.h5", "-o", ""], ["validate", "a.h5", "--roi="], [""]], ids=str
+)
+def test_an_empty_argument_is_never_the_current_folder(args):
+    done = run(*args)
+    assert done.exit_code == 2 and done.stderr.startswith("usdehaze: an argument is empty;")
 
 
 def test_info_tells_what_is_in_a_file(tmp_path):
@@ -182,3 +192,16 @@ def test_nobody_reading_on_is_no_error(tmp_path):
         running.stdout.readline()
         running.stdout.close()
         assert running.stderr.read() == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the shell's way of closing a stream")
+def test_streams_that_are_closed_or_lack_a_letter_stop_nothing(tmp_path):
+    for name in ("a\u4e2d.h5", "b.h5"):
+        write(tmp_path / name, {"x": fan_frames(1, 24, 24)})
+    program = (
+        f"{shlex.quote(sys.executable)} -c 'from usdehaze.cli import main; main()' info {shlex.quote(str(tmp_path))}"
+    )
+    latin = {**os.environ, "PYTHONIOENCODING": "latin1"}
+    told = subprocess.run(program, shell=True, capture_output=True, text=True, env=latin)
+    assert told.returncode == 0 and "a\\u4e2d.h5" in told.stdout and "b.h5" in told.stdout and told.stderr == ""
+    assert subprocess.run(program + " 2>&-", shell=True, capture_output=True).returncode == 0

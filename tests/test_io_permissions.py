@@ -11,6 +11,7 @@ from test_cli_process import model  # noqa: F401 (a fixture: a dehazer that dark
 from test_io_result import a_result
 
 from usdehaze.cli import main
+from usdehaze.errors import InputError
 from usdehaze.io import write_result
 from usdehaze.io.atomic import atomic
 from usdehaze.io.permissions import Permissions
@@ -89,3 +90,12 @@ def test_a_part_file_is_never_open_to_more_than_the_file_will_be(tmp_path):
     with atomic(tmp_path / "new", sources=[private]) as part:
         assert mode_of(part) == 0o600
     assert files_in(tmp_path) == {"private": 0o600, "new": 0o600}
+
+
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(InputError, match=f"{name}: is a device or a pipe; expected the name of a file"):
+            write_json(tmp_path / name, {})
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode) and len(list(tmp_path.iterdir())) == 2

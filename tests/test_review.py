@@ -276,6 +276,8 @@ def test_a_page_that_exists_is_replaced_only_when_asked(tmp_path):
     assert (tmp_path / "a.html").read_text() == "precious"
     build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", overwrite=True)
     assert "usdehaze review" in (tmp_path / "a.html").read_text()
+    with pytest.raises(InputError, match=r"a.dehazed.h5: would be replaced, and is what it is made from"):
+        build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.dehazed.h5", overwrite=True)
 
 
 def test_the_command_writes_the_page_beside_the_result_and_opens_nothing_without_a_terminal(tmp_path, roi, monkeypatch):

@@ -211,3 +211,13 @@ def test_frames_are_counted_as_in_the_source(tmp_path: Path, roi: Path) -> None:
 def test_an_output_that_cannot_be_written_is_found_before_the_work(tmp_path: Path, roi: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         run([tmp_path / "missing.dehazed.h5"], True, None, roi, tmp_path, None, True, pytest.fail)
+
+
+@pytest.mark.parametrize("target", ["a.dehazed.h5", "r.json", "truth.h5"])
+def test_figures_never_replace_what_they_are_made_from(tmp_path: Path, roi: Path, target: str) -> None:
+    result, truth = result_file(tmp_path / "a.dehazed.h5"), tmp_path / "truth.h5"
+    truth.touch()
+    before = {path: path.read_bytes() for path in (result, roi, truth)}
+    with pytest.raises(InputError, match=f"{target}: would be replaced, and is what it is made from"):
+        run([result], True, None, roi, tmp_path / target, None, True, pytest.fail, truth=truth)
+    assert {path: path.read_bytes() for path in before} == before

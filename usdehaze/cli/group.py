@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -118,6 +120,11 @@ def console_of(ctx: click.Context) -> Console:
 class UsdehazeGroup(click.Group):
     """A group whose errors, wrong usage included, are one line on stderr."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(not word or (word.startswith("--") and word.endswith("=")) for word in args):
+            raise click.UsageError("an argument is empty; a variable that is not set?", ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -134,6 +141,7 @@ class UsdehazeGroup(click.Group):
         extra.setdefault("prog_name", self.name)
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
+        _any_name_may_be_printed()
         try:
             with stopping.stoppable():
                 code = run(*args, standalone_mode=False, **extra)
@@ -149,6 +157,14 @@ class UsdehazeGroup(click.Group):
             click.echo(stopping.MESSAGE, err=True)
             sys.exit(getattr(stop.__cause__ or stop, "code", INTERRUPTED))
         sys.exit(code or DONE)
+
+
+def _any_name_may_be_printed() -> None:
+    """A stream that is closed, or cannot encode a name, never stops the work."""
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _exit_with_usage(error: click.UsageError) -> NoReturn:

@@ -24,16 +24,21 @@ PART = ".part"
 MAX_NAME = 200  # bytes of a name that something is added to
 
 
-def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
+def check_target(path: str | os.PathLike[str], overwrite: bool, sources: Iterable[str | os.PathLike[str]] = ()) -> None:
     """Finds out before long work whether ``path`` can be written afterwards.
 
     Raises:
-        InputError: it exists and ``overwrite`` is False, it is a folder, or its folder cannot be written.
+        InputError: it exists and ``overwrite`` is False, it is one of the ``sources`` that it will be made from, it is
+            a folder or a device, or its folder cannot be written.
     """
     path = Path(path)
     try:
         if path.is_dir():
             raise InputError(path, "is a folder", "the name of a file")
+        if path.exists() and not path.is_file():
+            raise InputError(path, "is a device or a pipe", "the name of a file")
+        if path.resolve() in {Path(source).resolve() for source in sources}:
+            raise InputError(path, "would be replaced, and is what it is made from", "another name")
         if path.exists() and not overwrite:
             raise InputError(path, "exists already", advice="replace it with --overwrite")
         folder = path.absolute().parent
@@ -77,7 +82,8 @@ class PartFile:
         sources: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self.target, self.overwrite = Path(target), overwrite
-        check_target(self.target, overwrite)
+        sources = list(sources)
+        check_target(self.target, overwrite, sources)
         self._permissions = Permissions(self.target, sources)
         self.path = part_name(self.target)
         self._made: list[Path] = []

@@ -99,12 +99,13 @@ def build_review(
         InputError: the results, the regions or the target cannot be used, or the page would be too large for a browser.
     """
     out_path = Path(out_path)
-    check_target(out_path, overwrite)
+    sources = [result_path, *(path for path in (against, roi) if path is not None)]
+    check_target(out_path, overwrite, sources)
     doubts = doubts_of(result_path)
     for doubt in doubts:
         if tell is not None:
             tell(doubt)
-    with atomic(out_path, overwrite, [result_path, *([] if against is None else [against])]) as part:
+    with atomic(out_path, overwrite, sources) as part:
         write_page(
             result_path, part, roi, labels=labels, margin_px=margin_px, frames=frames,
             show_source_name=show_source_name, with_screen=with_screen, progress=progress, doubts=doubts, served=served,

@@ -65,17 +65,17 @@ def run(
     from usdehaze.io.atomic import check_target
 
     values, margin_px = labels_and_margin(labels, margin_px)
+    sources = [*results, *(path for path in (roi, truth, source) if path is not None)]
     for target in (json_path, sr, *((report / name for name in ("metrics.json", "report.pdf")) if report else ())):
         if target is not None:
-            check_target(target, overwrite=True)
+            check_target(target, True, sources)
 
     subject = None
     if sr is not None:
-        from usdehaze.io.dicom.companion import check_no_input
         from usdehaze.validation.structured_report import subject_of, write_structured_report
 
         subject = subject_of(results[0], source)
-        check_no_input(sr, subject.files)
+        check_target(sr, True, subject.files)
     if results:
         document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report, with_screen)
     else:
@@ -85,12 +85,12 @@ def run(
         for line in _table(document, gcnr):
             echo(line)
     if json_path is not None:
-        write_json(json_path, document, results)
+        write_json(json_path, document, sources)
     if report is not None:
         from usdehaze.validation.report import write_csv
 
-        write_json(report / "metrics.json", document, results)
-        write_csv(report / "metrics.csv", document, results)
+        write_json(report / "metrics.json", document, sources)
+        write_csv(report / "metrics.csv", document, sources)
     if sr is not None and subject is not None:
         write_structured_report(sr, document, subject)
     return 1 if failed else 0

@@ -87,16 +87,6 @@ def _is_told(attributes: Dataset, keyword: str) -> bool:
     return element is not None and bool(element.value) and bool(element.value.strip())
 
 
-def check_no_input(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuses to write a companion over what it is made from.
-
-    Raises:
-        InputError: ``path`` is one of the ``inputs``.
-    """
-    if path.resolve() in {each.resolve() for each in inputs}:
-        raise InputError(path, "would be replaced, and is what it is made from", "another name")
-
-
 def stand_in(image: Dataset) -> Dataset:
     """An image of no one, as `highdicom` wants it: of the same class, UIDs and size, one frame, without pixel data."""
     out = Dataset()

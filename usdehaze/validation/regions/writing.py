@@ -55,19 +55,18 @@ def write_regions(
         InputError: regions, result, image or target that cannot be used.
     """
     from usdehaze.io.atomic import check_target
-    from usdehaze.io.dicom.companion import check_no_input, source_image, write_companion
+    from usdehaze.io.dicom.companion import source_image, write_companion
     from usdehaze.io.result import read_result
 
     kind = path.suffix.lower()
     if kind not in SUFFIXES:
         raise InputError(path, f"no form for {path.suffix or 'a name without a suffix'}", " or ".join(SUFFIXES))
-    check_target(path, overwrite)
-    cine, sources = read_result(result).cine, [result, *([] if roi == Path("auto") else [roi])]
-    source = None
+    sources = [result, *([] if roi == Path("auto") else [roi])]
+    check_target(path, overwrite, sources)
+    cine, source = read_result(result).cine, None
     if kind == ".dcm":
         image, source = source_image(result, cine.source, given)
         sources.append(image)
-    check_no_input(path, sources)
     stem = Path(cine.source.name or result.name.removesuffix(".dehazed.h5")).stem
     found = find_regions(roi, cine, stem, *labels_and_margin(labels, margin_px))
     if source is None:
