@@ -198,9 +198,7 @@ def test_nobody_reading_on_is_no_error(tmp_path):
 def test_streams_that_are_closed_or_lack_a_letter_stop_nothing(tmp_path):
     for name in ("a\u4e2d.h5", "b.h5"):
         write(tmp_path / name, {"x": fan_frames(1, 24, 24)})
-    program = (
-        f"{shlex.quote(sys.executable)} -c 'from usdehaze.cli import main; main()' info {shlex.quote(str(tmp_path))}"
-    )
+    program = shlex.join([sys.executable, "-c", "from usdehaze.cli import main; main()", "info", str(tmp_path)])
     latin = {**os.environ, "PYTHONIOENCODING": "latin1"}
     told = subprocess.run(program, shell=True, capture_output=True, text=True, env=latin)
     assert told.returncode == 0 and "a\\u4e2d.h5" in told.stdout and "b.h5" in told.stdout and told.stderr == ""
