@@ -69,6 +69,19 @@ def test_the_whole_frame_can_be_outlined() -> None:
     assert polygon_mask(polygon, (20, 30)).all()
 
 
+def test_labels_of_a_palette_with_colours_are_its_numbers_and_of_a_grey_one_its_levels(tmp_path: Path) -> None:
+    numbers = np.zeros((12, 16), np.uint8)
+    numbers[:6], numbers[6:, 8:] = 1, 2
+    for name, second, labels in (("l.png", (128, 0, 0), "tissue=1 haze=2"), ("grey.png", (128, 128, 128), None)):
+        image = Image.fromarray(numbers, "P")
+        image.putpalette([0, 0, 0, 255, 255, 255, *second])
+        image.save(tmp_path / name)
+        found = read_regions(tmp_path / name, (1, 12, 16), labels=labels and parse_labels(labels))
+        assert np.array_equal(found.mask("tissue", 0), numbers == 1) and np.array_equal(
+            found.mask("haze", 0), numbers == 2
+        )
+
+
 def test_label_png_and_label_hdf5_give_the_same_regions(tmp_path: Path) -> None:
     labels = np.zeros(SHAPE[1:], dtype=np.uint8)
     labels[2:6, 3:9], labels[10:18, 4:20], labels[0, 0] = 255, 128, 85

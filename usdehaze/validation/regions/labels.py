@@ -74,7 +74,7 @@ def _number(path: Path, role: str, value: str) -> float:
 
 
 def read_png(path: Path) -> np.ndarray:
-    """Label image as ``(1, H, W)`` grey values.
+    """Label image as ``(1, H, W)``: grey values, or where its palette has colours their numbers in it.
 
     Raises:
         InputError: damaged.
@@ -84,7 +84,8 @@ def read_png(path: Path) -> np.ndarray:
     try:
         with Image.open(path, formats=("PNG",)) as image:
             spend(path, memory=8 * image.height * image.width)
-            return np.asarray(image if image.mode.startswith("I") else image.convert("L"))[None]
+            coloured = image.mode == "P" and any(len(set(c)) > 1 for _, c in image.convert("RGB").getcolors())
+            return np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))[None]
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
