@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, echo
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
 from usdehaze.cli.options import reading_options, take_reading
 from usdehaze.notes import in_full
 from usdehaze.plain_text import brief
@@ -47,9 +47,9 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
             console.report(error, scan)
             failed += 1
             continue
-        echo(str(scan))
+        console.say(str(scan))
         for label, value in lines:
-            echo(f"  {label + ':':<15}{value}")
+            console.say(f"  {label + ':':<15}{value}")
     if Path(file).is_dir():
         console.say(f"{len(scans)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)

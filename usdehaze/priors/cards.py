@@ -73,13 +73,15 @@ def find_weights(which: str | Path, what: str) -> Path:
     """The ``.safetensors`` file of a path, or of the name of a shipped one; ``what`` is "prior" or "posterior".
 
     Raises:
-        InputError: there is no such file.
+        InputError: there is no such file, or it has another suffix.
     """
     shipped_path = WEIGHTS / f"{which}.safetensors"
     path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
     if not path.is_file():
         shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors")))
         raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
+    if path.suffix != ".safetensors":
+        raise InputError(path.name, f"not a {what}", "a .safetensors file with its .json card")
     return path
 
 
