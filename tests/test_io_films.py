@@ -171,6 +171,8 @@ def test_films_damaged_inside_or_cut_off_between_two_frames_are_said_to_be(tmp_p
     path.write_bytes(content[: ends[5]])
     cut = ud.open_cine(path)
     assert len(cut.frames) == 5 and any(DAMAGED in note for note in cut.source.assumptions)
+    path.write_bytes(content[:4] + b"\xff" * 4 + content[8:])  # as it comes out of a pipe
+    assert not any(DAMAGED in note for note in ud.open_cine(path).source.assumptions)
     path.write_bytes(content[: ends[5] + 900] + bytes(200) + content[ends[5] + 1100 :])
     assert any(DAMAGED in note for note in ud.open_cine(path).source.assumptions)
 

@@ -272,8 +272,8 @@ def _has_bytes(stream: IO[bytes]) -> bool:
 def _is_cut_off(path: str | os.PathLike[str]) -> bool:
     """Whether an AVI file is shorter than it says, of which ffmpeg says nothing where it ends between two frames."""
     with open(path, "rb") as file:
-        head = file.read(8)
-        return head.startswith(b"RIFF") and int.from_bytes(head[4:], "little") > os.fstat(file.fileno()).st_size
+        head, length = file.read(8), os.fstat(file.fileno()).st_size
+        return head.startswith(b"RIFF") and length < int.from_bytes(head[4:], "little") < 2**32 - 1  # written to a pipe
 
 
 def _input(source: Source) -> tuple[list[str], list[int]]:
