@@ -181,6 +181,16 @@ def test_colours_hidden_under_no_opacity_are_black(tmp_path, name):
     assert not any("inverted" in note for note in cine.source.assumptions)
 
 
+def test_the_level_that_a_deep_png_does_not_show_is_black(tmp_path):
+    deep = np.where(FRAMES[0] > 0, FRAMES[0] * np.uint16(256), np.uint16(65535))
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    content = (tmp_path / "a.png").read_bytes()
+    at, chunk = content.index(b"IDAT") - 4, b"tRNS\xff\xff"
+    chunk = b"\0\0\0\2" + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+    (tmp_path / "a.png").write_bytes(content[:at] + chunk + content[at:])
+    assert np.array_equal(grey(tmp_path / "a.png")[0], FRAMES[0])
+
+
 def test_a_picture_in_the_opacity_alone_is_refused(tmp_path):
     white = Image.new("L", FRAMES[0].shape[::-1], 255)
     Image.merge("LA", (white, Image.fromarray(FRAMES[0]))).save(tmp_path / "a.png")

@@ -273,7 +273,8 @@ def _is_cut_off(path: str | os.PathLike[str]) -> bool:
     """Whether an AVI file is shorter than it says, of which ffmpeg says nothing where it ends between two frames."""
     with open(path, "rb") as file:
         head, length = file.read(8), os.fstat(file.fileno()).st_size
-        return head.startswith(b"RIFF") and length < int.from_bytes(head[4:], "little") < 2**32 - 1  # written to a pipe
+        stated = int.from_bytes(head[4:], "little")  # 2**32 - 1 where it was written to a pipe
+        return head.startswith(b"RIFF") and length < stated < 2**32 - 1
 
 
 def _input(source: Source) -> tuple[list[str], list[int]]:

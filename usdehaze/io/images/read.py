@@ -194,6 +194,8 @@ def _picture(image: Image.Image, path: Path) -> Picture:
     if upright.mode in ("I", "F") or upright.mode.startswith("I;16") or _is_plain_grey(upright):
         values = np.asarray(upright)
         values = values.astype(values.dtype.newbyteorder("="))
+        if (hidden := image.info.get("transparency")) is not None:  # of a deep PNG: the level that is not shown
+            values[values == hidden] = 0
         return Picture(as_declared(values, image.tag_v2, path) if isinstance(image, TiffImageFile) else values)
     rgb = rgb_of(upright, path)
     return Picture(rgb[..., 0]) if upright.mode in ("1", "L", "LA") else Picture(luma(rgb), rgb)
