@@ -17,6 +17,7 @@ from usdehaze.geometry import image_mask
 from usdehaze.io import kind_of, list_scans, open_scan
 
 FRAMES = fan_frames(8, 112, 112)
+DAMAGED = "The film seems damaged or cut off"
 
 
 def film(path, frames, *encode, rate="50", filters=()):
@@ -74,6 +75,7 @@ def test_films_of_uneven_frames_keep_their_times(tmp_path):
     path = film(tmp_path / "a.mkv", FRAMES, "-c:v", "ffv1", filters=("-vf", "setpts=N*N/(25*TB)", "-fps_mode", "vfr"))
     cine = ud.open_cine(path, frames=slice(2, 5))
     np.testing.assert_allclose(cine.frame_times_s, np.array([4, 9, 16]) / 25, atol=2e-3)
+    assert not any(DAMAGED in note for note in cine.source.assumptions)
     assert np.abs(grey_of(cine) - FRAMES[2:5]).max() < 0.01
 
 
@@ -139,6 +141,40 @@ def test_films_that_cannot_be_used(tmp_path, monkeypatch):
     refused("holds more than 3 frames")
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
     refused("video needs a decoder that is not installed")
+
+
+@pytest.mark.parametrize(
+    ("name", "encode"),
+    [
+        ("a.avi", ("-c:v", "mjpeg", "-q:v", "2")),
+        ("b.mkv", ("-c:v", "ffv1")),
+        ("c.mp4", ("-c:v", "libx264", "-crf", "8", "-pix_fmt", "yuv420p", "-g", "2", "-movflags", "+faststart")),
+        ("d.mpg", ("-c:v", "mpeg2video", "-q:v", "2", "-g", "3")),
+    ],
+)
+def test_films_that_are_cut_off_or_damaged_are_said_to_be(tmp_path, name, encode):
+    path = film(tmp_path / name, rgb(FRAMES), *encode)
+    content = path.read_bytes()
+    with open_scan(path) as scan:
+        assert not any(DAMAGED in note for note in scan.source.assumptions)
+    path.write_bytes(content[: len(content) * 3 // 5])
+    with open_scan(path) as scan:
+        assert 2 <= scan.n_frames < 8 and any(DAMAGED in note for note in scan.source.assumptions)
+    with pytest.raises(InputError, match=f"--strict allows no guess: .*{DAMAGED}"):
+        open_scan(path, strict=True)
+
+
+def test_films_damaged_inside_or_cut_off_between_two_frames_are_said_to_be(tmp_path):
+    path = film(tmp_path / "a.avi", rgb(FRAMES), "-c:v", "mjpeg", "-q:v", "2")
+    content = path.read_bytes()
+    ends = [at for at in range(content.index(b"movi"), len(content)) if content.startswith(b"00dc", at)]
+    path.write_bytes(content[: ends[5]])
+    cut = ud.open_cine(path)
+    assert len(cut.frames) == 5 and any(DAMAGED in note for note in cut.source.assumptions)
+    path.write_bytes(content[:4] + b"\xff" * 4 + content[8:])  # as it comes out of a pipe
+    assert not any(DAMAGED in note for note in ud.open_cine(path).source.assumptions)
+    path.write_bytes(content[: ends[5] + 900] + bytes(200) + content[ends[5] + 1100 :])
+    assert any(DAMAGED in note for note in ud.open_cine(path).source.assumptions)
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux bounds another process")

@@ -10,6 +10,7 @@ from PIL import Image
 
 import usdehaze as ud
 from usdehaze.cli.plan import plan_jobs
+from usdehaze.errors import InputError
 from usdehaze.io import list_scans, open_scan
 from usdehaze.io.images.read import natural_order
 
@@ -18,6 +19,10 @@ FRAMES = fan_frames(12, 72, 80)
 
 def expected(frames):
     return (frames.astype(float) / 255 - 1) * 60
+
+
+def grey(path):
+    return np.rint(255 * (ud.open_cine(path).frames / 60 + 1)).astype(int)
 
 
 def folder(path, frames=FRAMES, suffix="png"):
@@ -144,6 +149,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path):
         ({"DimSize": "80000 72000 1"}, None, "at most 8388608 pixels a frame"),
         ({"DimSize": "80 72 3 4"}, None, "holds 80 x 72 x 3 x 4 pixels"),
         ({"DimSize": "80 -72 3"}, None, "holds 80 x -72 x 3 pixels"),
+        ({"BinaryData": "False"}, None, "values as text (BinaryData = False); expected BinaryData = True"),
         ({"DimSize": "a b"}, None, "MetaImage header that cannot be used"),
         ({"ElementType": "MET_OTHER"}, None, "MetaImage header that cannot be used"),
         ({"ElementNumberOfChannels": "2"}, None, "2 channels"),
@@ -158,6 +164,59 @@ def test_metaimages_that_lie_are_refused(tmp_path, header, data, message):
 def test_a_metaimage_whose_data_lie_elsewhere_is_not_followed(tmp_path):
     (tmp_path / "a.mha").write_text("ObjectType = Image\nDimSize = 80 72\nElementDataFile = /etc/passwd\n")
     refused(tmp_path / "a.mha", "keeps its data in another file, which is not followed")
+
+
+@pytest.mark.parametrize("name", ["rgba.png", "la.png", "key.png", "key.gif"])
+def test_colours_hidden_under_no_opacity_are_black(tmp_path, name):
+    shown = FRAMES[0] > 0
+    hidden = Image.fromarray(np.where(shown, np.minimum(FRAMES[0], 254), 255).astype(np.uint8))
+    opacity = Image.fromarray(np.where(shown, 255, 0).astype(np.uint8))
+    if name.startswith("key"):
+        hidden.save(tmp_path / name, transparency=255)
+    else:
+        mode = "LA" if name == "la.png" else "RGBA"
+        Image.merge(mode, [*[hidden] * (len(mode) - 1), opacity]).save(tmp_path / name)
+    cine = ud.open_cine(tmp_path / name)
+    assert np.abs(cine.frames[0] - expected(np.minimum(FRAMES[0], 254))).max() < 1e-3
+    assert not any("inverted" in note for note in cine.source.assumptions)
+
+
+def test_the_level_that_a_deep_png_does_not_show_is_black(tmp_path):
+    deep = np.where(FRAMES[0] > 0, FRAMES[0] * np.uint16(256), np.uint16(65535))
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    content = (tmp_path / "a.png").read_bytes()
+    at, chunk = content.index(b"IDAT") - 4, b"tRNS\xff\xff"
+    chunk = b"\0\0\0\2" + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+    (tmp_path / "a.png").write_bytes(content[:at] + chunk + content[at:])
+    assert np.array_equal(grey(tmp_path / "a.png")[0], FRAMES[0])
+
+
+def test_a_picture_in_the_opacity_alone_is_refused(tmp_path):
+    white = Image.new("L", FRAMES[0].shape[::-1], 255)
+    Image.merge("LA", (white, Image.fromarray(FRAMES[0]))).save(tmp_path / "a.png")
+    refused(tmp_path / "a.png", "its picture lies in its opacity (alpha) alone", "lay it over black")
+    white.save(tmp_path / "b.png")
+    with pytest.raises(InputError, match=r"is constant \(0 dB everywhere\); expected frames with an image in them$"):
+        ud.open_cine(tmp_path / "b.png")
+
+
+def test_of_a_jpeg_with_other_pictures_the_first_is_read(tmp_path):
+    first = Image.fromarray(FRAMES[0])
+    first.save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[first.resize((40, 36))], quality=98)
+    cine = ud.open_cine(tmp_path / "a.jpg")
+    assert cine.frames.shape == (1, 72, 80) and any("first picture" in note for note in cine.source.assumptions)
+    assert np.abs(grey(tmp_path / "a.jpg")[0] - FRAMES[0]).mean() < 1
+
+
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_an_animated_png_is_a_cine_with_its_times(tmp_path, at_rest):
+    images, times = [Image.fromarray(frame) for frame in FRAMES[:4]], [40, 80, 40, 40]
+    first = Image.fromarray(FRAMES[9]) if at_rest else images.pop(0)
+    first.save(tmp_path / "a.png", save_all=True, append_images=images, duration=times, default_image=at_rest)
+    with open_scan(tmp_path / "a.png") as scan:
+        np.testing.assert_allclose(scan.frame_times_s, [0, 0.04, 0.12, 0.16])
+        for start, stop in ((2, 4), (0, 3)):
+            assert np.abs(scan.read_db(start, stop) - expected(FRAMES[start:stop])).max() < 1e-3
 
 
 def test_a_folder_of_scans_and_a_folder_of_images_are_told_apart(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
@@ -54,11 +55,13 @@ class Film:
         size: ``(H, W)`` as shown, upright.
         times_s: ``(T,)`` s, of every frame that can be decoded.
         pixel_aspect: width over height of a pixel as it is to be shown.
+        damaged: ffmpeg met errors in it, or an AVI file is shorter than it says.
     """
 
     size: tuple[int, int]
     times_s: np.ndarray
     pixel_aspect: float
+    damaged: bool
 
 
 def look_through(path: str | os.PathLike[str]) -> Film:
@@ -69,8 +72,10 @@ def look_through(path: str | os.PathLike[str]) -> Film:
     """
     about: dict[str, str] = {}
     stamps: list[int] = []
-    with _running(path, ["-c:v", "rawvideo", "-f", "framecrc", "-"], path) as process:
-        assert process.stdout is not None
+    arguments = ["-c:v", "rawvideo", "-f", "framecrc", "-"]
+    with ThreadPoolExecutor(1) as other, _running(path, arguments, path, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        errors = other.submit(_has_bytes, process.stderr)
         while line := process.stdout.readline(_LINE).decode("ascii", "replace"):
             if line.startswith("#"):
                 name, _, value = line[1:].partition(" 0: ")
@@ -83,9 +88,11 @@ def look_through(path: str | os.PathLike[str]) -> Film:
             if len(stamps) > MAX_FRAMES:
                 raise InputError(path, f"holds more than {MAX_FRAMES} frames", "a cine")
         _check_memory(process, path)
+        damaged = errors.result() or process.returncode != 0 or _is_cut_off(path)
     if not stamps:
         raise InputError(path, "has no picture that can be decoded", "a film", "the file may be damaged")
-    return Film(_size(about, path), np.array(stamps) * _ratio(about.get("tb", "")), _ratio(about.get("sar", ""), ":"))
+    times_s, pixel_aspect = np.array(stamps) * _ratio(about.get("tb", "")), _ratio(about.get("sar", ""), ":")
+    return Film(_size(about, path), times_s, pixel_aspect, damaged)
 
 
 class Decoder:
@@ -217,15 +224,17 @@ def program(path: object) -> str:
 
 
 @contextmanager
-def _running(source: Source, arguments: list[str], path: object) -> Iterator[subprocess.Popen[bytes]]:
-    process = _start(program(path), source, arguments)
+def _running(source: Source, arguments: list[str], path: object, stderr: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = _start(program(path), source, arguments, stderr)
     try:
         yield process
     finally:
         _end(process)
 
 
-def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Popen[bytes]:
+def _start(
+    program: str, source: Source, arguments: list[str], stderr: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     """ffmpeg, decoding the first video stream of a file or device to full-range YCbCr.
 
     A file is decoded in the memory that it may cost.
@@ -233,11 +242,11 @@ def _start(program: str, source: Source, arguments: list[str]) -> subprocess.Pop
     read, passed = _input(source)
     bounds = ["-max_alloc", str(_LARGEST_ALLOCATION), "-threads", "1"]
     full = ["-map", "0:v:0", "-vf", "scale=out_range=full", "-pix_fmt", "yuv444p", "-strict", "-1"]
-    command = [program, "-v", "quiet", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
+    command = [program, "-v", "error", "-nostdin", *bounds, *read, *full, "-fps_mode", "passthrough", *arguments]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
         pass_fds=passed,
         start_new_session=True,  # Ctrl-C is ours to act on
     )
@@ -252,6 +261,20 @@ def _check_memory(process: subprocess.Popen[bytes], path: object) -> None:
     """Raises an `InputError` where ffmpeg, whose output has ended, wanted more memory than it may have."""
     if process.wait() in _NO_MEMORY:
         raise InputError(path, "needs more memory to be decoded than a film does", advice=ADVICE)
+
+
+def _has_bytes(stream: IO[bytes]) -> bool:
+    """Whether there is anything in a stream, which is read to its end, so that who writes to it need not wait."""
+    with stream:
+        return sum(map(len, iter(lambda: stream.read(_LINE), b""))) > 0
+
+
+def _is_cut_off(path: str | os.PathLike[str]) -> bool:
+    """Whether an AVI file is shorter than it says, of which ffmpeg says nothing where it ends between two frames."""
+    with open(path, "rb") as file:
+        head, length = file.read(8), os.fstat(file.fileno()).st_size
+        stated = int.from_bytes(head[4:], "little")  # 2**32 - 1 where it was written to a pipe
+        return head.startswith(b"RIFF") and length < stated < 2**32 - 1
 
 
 def _input(source: Source) -> tuple[list[str], list[int]]:

@@ -23,7 +23,8 @@ from usdehaze.io.stored_cine import ImageFile
 EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images; a film, a NIfTI, NumPy or MAT file"
 START_BYTES = 132  # of a file that its signature is looked for in
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*")  # PNG, JPEG, BMP, TIFF
+_TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
+_IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", *_TIFF_SIGNATURES)  # PNG, JPEG, BMP, TIFF
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")

@@ -94,24 +94,21 @@ class Scan(ABC):
         self.close()
 
 
-def check_image(frame_db: np.ndarray, where: str, path: object) -> None:
+def check_image(frame_db: np.ndarray, where: str, path: object, advice: str) -> None:
     """Refuses a frame of one value.
 
     Args:
         frame_db: ``(H, W)`` dB.
         where: what the message calls it.
         path: the file.
+        advice: what to do about it.
 
     Raises:
         InputError: all of it is the same.
     """
     if frame_db.min() == frame_db.max():
-        raise InputError(
-            path,
-            f"{where} is constant ({frame_db.flat[0]:g} dB everywhere)",
-            "frames with an image in them",
-            "leave it out with --frames",
-        )
+        found = f"{where} is constant ({frame_db.flat[0]:g} dB everywhere)"
+        raise InputError(path, found, "frames with an image in them", advice)
 
 
 class CineScan(Scan):

@@ -279,7 +279,7 @@ class StoredScan(Scan):
         """``(H, W)`` stored values of frame ``index`` of the file as float32 dB, checked."""
         where = self._name_of(index)
         frame_db = self._numbers_to_db(values, where)
-        check_image(frame_db, where, self.path)
+        check_image(frame_db, where, self.path, self._advice)
         return frame_db
 
     def _numbers_to_db(self, values: np.ndarray, where: str) -> np.ndarray:
@@ -295,9 +295,14 @@ class StoredScan(Scan):
             raise InputError(
                 self.path,
                 f"{where} has {bad} values that are not numbers (NaN or infinite)",
-                advice="leave it out with --frames",
+                advice=self._advice,
             )
         return self._scale.to_db(values)
+
+    @property
+    def _advice(self) -> str:
+        """On a frame that cannot be used."""
+        return "leave it out with --frames" if self._opened().shape[0] > 1 else ""
 
     def _name_of(self, index: int) -> str:
         """What messages call frame ``index`` of the file."""

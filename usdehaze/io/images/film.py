@@ -8,6 +8,7 @@ from usdehaze.io.ffmpeg import Decoder, look_through
 from usdehaze.io.picture import GREY_SPREAD, Picture
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
+from usdehaze.notes import Guess
 
 _FAINT = 5  # units of Cb and Cr that cannot make as much: GREY_SPREAD / sum(_CHROMA)
 _CHROMA = np.array([1.772, 1.402])  # blue and red less luma, a unit of Cb and of Cr (ITU-R BT.601)
@@ -21,7 +22,10 @@ class FilmScan(StoredScan):
     def _open(self) -> StoredCine:
         film = look_through(self.path)
         decoder = self._file = Decoder(self.path, film.size, self.path, "its first frame")
-        times, notes = film.times_s, []
+        times, notes = film.times_s, list[str]()
+        if film.damaged:
+            note = "The film seems damaged or cut off: frames may be missing, or partly made up by the decoder."
+            notes.append(Guess(note, "a film that is whole"))
         if len(times) > 1 and np.all(np.diff(times) > 0):
             rate = (len(times) - 1) / (times[-1] - times[0])
             notes.append(f"Frame times are those of the film, {rate:.4g} frames/s.")

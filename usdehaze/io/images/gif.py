@@ -9,6 +9,7 @@ from PIL import Image
 
 from usdehaze.budget import spend
 from usdehaze.io.decoding import decoding
+from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
@@ -45,7 +46,7 @@ class GifImage:
             spend(self.path, objects=1)
             starts.append(now)
             now += self._image.info.get("duration", 0) / 1000
-            rgb = np.asarray(self._image.convert("RGB"))
+            rgb = rgb_of(self._image, self.path)
             colour = colour or bool((rgb != rgb[..., :1]).any())
             index += 1
 
@@ -67,12 +68,12 @@ class GifImage:
     def read(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W)`` uint8."""
         self._image.seek(index)
-        return luma(np.asarray(self._image.convert("RGB")))
+        return luma(rgb_of(self._image, self.path))
 
     def picture(self, index: int) -> Picture:
         """Frame ``index`` with its colours."""
         self._image.seek(index)
-        rgb = np.asarray(self._image.convert("RGB"))
+        rgb = rgb_of(self._image, self.path)
         return Picture(luma(rgb), rgb)
 
     def close(self) -> None:

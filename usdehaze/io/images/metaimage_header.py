@@ -69,6 +69,9 @@ def read_header(path: Path) -> Header:
         skipped = int(fields.get("HeaderSize", "0"))
     except (KeyError, ValueError):
         raise InputError(path, "has a MetaImage header that cannot be used", "numbers, and a known type") from None
+    if fields.get("BinaryData", "True").lower() == "false":
+        found = "a MetaImage with its values as text (BinaryData = False)"
+        raise InputError(path, found, "BinaryData = True", "save it anew with ITK, 3D Slicer or PLUS")
     long = [side for side in sides[2:] if side != 1]
     if len(sides) < 2 or len(long) > 1 or min(sides) < 1 or channels not in (1, 3, 4):
         found = f"{' x '.join(map(str, sides[:6]))} pixels, {channels} channels"

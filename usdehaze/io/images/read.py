@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import warnings
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import format_of, images_in
+from usdehaze.io.images.opacity import rgb_of
+from usdehaze.io.images.tiff import as_declared, images_declared, refuse_unknown
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
@@ -79,44 +84,58 @@ class ImageFolderScan(ImageScan):
 
 
 class PillowImage:
-    """A PNG, JPEG or BMP, or a TIFF of one image or several.
+    """A PNG, JPEG or BMP, or a TIFF or PNG of several images.
 
     Raises:
-        InputError: a frame that is too large. Whatever else the decoders raise is left as it is.
+        InputError: a frame that is too large, or stored in a way that is not read. Whatever else the decoders raise is
+            left as it is.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._image = Image.open(path, formats=PILLOW_FORMATS)  # kept open: it knows where each page begins
+        self.path, self._notes = path, tuple[str, ...]()
+        self._file = open(path, "rb")  # Pillow would map a named file, and so mix up a TIFF on its side
         try:
+            self._image = _opened(self._file, path)  # kept open: it knows where each page begins
+            self._skipped = int(self._image.info.get("default_image", 0))  # 1 where what PNG shows at rest is no frame
+            self._image.seek(self._skipped)
             self.kind, self._first = self._image.format, _picture(self._image, path)
             rgb = self._first.rgb
             self._colour = rgb is not None and bool((rgb != rgb[..., :1]).any())
-            self.n_frames = self._count()
+            self._starts_s = self._look_through()
+            self.n_frames = len(self._starts_s)
         except BaseException:
             self.close()
             raise
 
-    def _count(self) -> int:
-        """Pages, looked for one by one."""
-        n_frames = 1
+    def _look_through(self) -> np.ndarray:
+        """When each page is first shown, s: all at once in what is not animated."""
+        declared = images_declared(self._image.tag_v2, self.path) if isinstance(self._image, TiffImageFile) else 1
+        starts = [0.0]
+        if self.kind == "MPO":
+            self._notes = ("The first picture of the file alone is read: others are made from it, or of it.",)
+            return np.array(starts)
         with suppress(EOFError):
             while True:
-                self._image.seek(n_frames)
+                shown_s = float(self._image.info.get("duration", 0)) / 1000
+                self._image.seek(self._skipped + len(starts))
                 spend(self.path, objects=1)
-                n_frames += 1
-        return n_frames
+                starts.append(starts[-1] + shown_s)
+        if declared > len(starts):
+            found = f"a TIFF of {declared} images with a directory for {len(starts)}"
+            raise InputError(self.path, found, "one for each", "save it as a folder of images, or as BigTIFF")
+        return np.array(starts)
 
     def stored(self) -> StoredCine:
         """The frames."""
-        first = self._first.levels
+        first, times = self._first.levels, self._starts_s
         return StoredCine(
             f"{self.kind} image",
             "",
             (self.n_frames, *first.shape),
             first.dtype,
             self.read,
-            assumptions=("Colours taken as their luma.",) if self._colour else (),
+            frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
+            assumptions=self._notes + (("Colours taken as their luma.",) if self._colour else ()),
             picture=self.picture,  # a page in colour may follow
         )
 
@@ -128,7 +147,7 @@ class PillowImage:
         """Frame ``index`` with its colours."""
         if index == 0:
             return self._first
-        self._image.seek(index)
+        self._image.seek(self._skipped + index)
         picture = _picture(self._image, self.path)
         values, first = picture.levels, self._first.levels
         if values.shape != first.shape or values.dtype != first.dtype:
@@ -138,7 +157,7 @@ class PillowImage:
 
     def close(self) -> None:
         """Closes it."""
-        self._image.close()
+        self._file.close()
 
 
 def open_image(path: Path) -> ImageFile:
@@ -158,14 +177,39 @@ def natural_order(paths: list[Path]) -> list[Path]:
     return sorted(paths, key=lambda p: ([int(t) if t.isdigit() else t for t in re.split(r"([0-9]+)", p.name)], p.name))
 
 
+def _opened(file: BufferedReader, path: Path) -> Image.Image:
+    if file.peek(4).startswith(b"MM\0+"):  # which Pillow takes for a small TIFF
+        raise InputError(path, "a BigTIFF with its bytes in big-endian order", "little-endian order, or a small TIFF")
+    try:
+        return Image.open(file, formats=PILLOW_FORMATS)
+    except UnidentifiedImageError:
+        refuse_unknown(path)
+        raise InputError(path, "cannot be read as an image", advice="it may be damaged") from None
+
+
 def _picture(image: Image.Image, path: Path) -> Picture:
-    """Grey levels, uint8 or what deeper images hold, and the colours of an image in colour."""
+    """Grey levels, uint8 or what deeper images hold, and the colours of an image in colour, upright."""
     check_frame((image.height, image.width), path)
-    if image.mode in ("L", "I", "F") or image.mode.startswith("I;16"):
-        values = np.asarray(image)
-    elif image.mode in ("1", "LA"):
-        values = np.asarray(image.convert("L"))
-    else:
-        rgb = np.asarray(image.convert("RGB"))
-        return Picture(luma(rgb), rgb)
-    return Picture(values.astype(values.dtype.newbyteorder("=")))
+    upright = _upright(image)
+    if upright.mode in ("I", "F") or upright.mode.startswith("I;16") or _is_plain_grey(upright):
+        values = np.asarray(upright)
+        values = values.astype(values.dtype.newbyteorder("="))
+        if (hidden := image.info.get("transparency")) is not None:  # of a deep PNG: the level that is not shown
+            values[values == hidden] = 0
+        return Picture(as_declared(values, image.tag_v2, path) if isinstance(image, TiffImageFile) else values)
+    rgb = rgb_of(upright, path)
+    return Picture(rgb[..., 0]) if upright.mode in ("1", "L", "LA") else Picture(luma(rgb), rgb)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """As viewers show it: turned as its EXIF says, where that can be read."""
+    image.load()  # which is all that a TIFF needs
+    if not isinstance(image, TiffImageFile):
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what cannot be read in it
+            return ImageOps.exif_transpose(image)
+    return image
+
+
+def _is_plain_grey(image: Image.Image) -> bool:
+    return image.mode == "L" and not image.has_transparency_data

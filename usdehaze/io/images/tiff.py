@@ -1,0 +1,69 @@
+"""What Pillow does not look at in a TIFF: signs, white as zero in deep images, and images without a directory."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+from usdehaze.errors import InputError
+
+_WIDTH, _LENGTH, _BITS, _COMPRESSION, _PHOTOMETRIC, _DESCRIPTION, _FORMAT = 256, 257, 258, 259, 262, 270, 339  # tags
+_UNSIGNED, _SIGNED = 1, 2  # SampleFormat
+_TYPES = {(8, _SIGNED): np.int8, (32, _UNSIGNED): np.uint32}  # which Pillow takes for uint8 and int32
+_BYTES = 2**20  # of a description that is looked at
+_ADVICE = "save it with 8 or 16 bits, black as zero"
+
+
+def as_declared(values: np.ndarray, tags: ImageFileDirectory_v2, path: object) -> np.ndarray:
+    """Values of an image without colour as its tags mean them; Pillow gives most of them as they are stored.
+
+    Raises:
+        InputError: white is zero, but they have no other end.
+    """
+    bits, sample = tags.get(_BITS, (1,))[0], tags.get(_FORMAT, (_UNSIGNED,))[0]
+    values = values.view(_TYPES.get((bits, sample), values.dtype))
+    if tags.get(_PHOTOMETRIC) != 0 or bits <= 8:  # of up to 8 bits, Pillow turns it round
+        return values
+    if values.dtype.kind != "u":
+        raise InputError(path, f"a TIFF of {values.dtype} with white as zero", "black as zero", _ADVICE)
+    return np.iinfo(values.dtype).max - values
+
+
+def images_declared(tags: ImageFileDirectory_v2, path: Path) -> int:
+    """Images that the first one's description says there are, if the file is long enough for them; else 1.
+
+    Beyond 4 GB ImageJ writes a directory for the first alone, and so does tifffile where it is asked to.
+    """
+    said, pixels = str(tags.get(_DESCRIPTION, ""))[:_BYTES], tags[_WIDTH] * tags[_LENGTH]
+    samples, declared = tags.get(_BITS, (1,)), 1
+    if said.startswith("ImageJ=") and (found := re.search(r"^images=(\d{1,9})\s*$", said, re.MULTILINE)) is not None:
+        declared = int(found[1])
+    elif said.startswith('{"shape"'):
+        with suppress(ValueError, TypeError, KeyError):
+            declared = prod(json.loads(said)["shape"]) // (pixels * len(samples))
+    is_long = path.stat().st_size >= declared * pixels * sum(samples) // 8
+    return declared if tags.get(_COMPRESSION, 1) == 1 and is_long else 1
+
+
+def refuse_unknown(path: Path) -> None:
+    """Says how a TIFF that Pillow does not read stores its pixels; does nothing where it is no TIFF.
+
+    Raises:
+        InputError: it is one. Whatever a damaged one makes Pillow raise is left as it is.
+    """
+    with open(path, "rb") as file:
+        head = file.read(8)
+        if head[:2] not in (b"II", b"MM"):
+            return
+        tags = ImageFileDirectory_v2(head + (file.read(8) if head[2] == 43 else b""))
+        file.seek(tags.next)
+        tags.load(file)
+    bits, photometric, sample = tags.get(_BITS), tags.get(_PHOTOMETRIC), tags.get(_FORMAT)
+    found = f"a TIFF with BitsPerSample {bits}, PhotometricInterpretation {photometric}, SampleFormat {sample}"
+    raise InputError(path, f"{found}, which Pillow does not read", advice=f"{_ADVICE}; or it may be damaged")
