@@ -110,6 +110,13 @@ def test_a_metaimage_is_read_in_any_order_of_frames(tmp_path, compressed, order)
             assert np.abs(scan.read_db(start, stop) - expected(FRAMES[start:stop])).max() < 1e-3
 
 
+@pytest.mark.parametrize("true", ["True", "T", "1"])
+def test_flags_of_a_metaimage_are_read_as_itk_reads_them(tmp_path, true):
+    header = {"BinaryData": true, "BinaryDataByteOrderMSB": true, "CompressedData": true}
+    path = mha(tmp_path / "a.mha", FRAMES.astype(np.uint16) * 256, True, header.items(), order=">")
+    assert np.abs(ud.open_cine(path).frames - expected(FRAMES)).max() < 0.25
+
+
 def test_spacing_of_a_metaimage_is_believed_unless_it_is_its_default(tmp_path):
     given = ud.open_cine(mha(tmp_path / "a.mha", FRAMES, header={"ElementSpacing": "0.2 0.3 1"}.items()))
     assert given.geometry.spacing_m == pytest.approx((3e-4, 2e-4))

@@ -51,6 +51,11 @@ class Header:
     orientation: str
 
 
+def _is_true(fields: dict[str, str], name: str, unset: bool) -> bool:
+    """A flag, whose first letter counts, as ITK reads it."""
+    return fields[name][:1] in ("T", "t", "1") if name in fields else unset
+
+
 def read_header(path: Path) -> Header:
     """The header of a MetaImage; of the values, nothing is looked at.
 
@@ -64,12 +69,12 @@ def read_header(path: Path) -> Header:
         sides = [int(side) for side in fields["DimSize"].split()]
         channels = int(fields.get("ElementNumberOfChannels", "1"))
         spacing_mm = [float(s) for s in fields.get("ElementSpacing", fields.get("ElementSize", "1 1")).split()]
-        msb = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "False"))
-        dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb.lower() == "true" else "<")
+        msb = _is_true(fields, "BinaryDataByteOrderMSB", _is_true(fields, "ElementByteOrderMSB", False))
+        dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb else "<")
         skipped = int(fields.get("HeaderSize", "0"))
     except (KeyError, ValueError):
         raise InputError(path, "has a MetaImage header that cannot be used", "numbers, and a known type") from None
-    if fields.get("BinaryData", "True").lower() == "false":
+    if not _is_true(fields, "BinaryData", True):
         found = "a MetaImage with its values as text (BinaryData = False)"
         raise InputError(path, found, "BinaryData = True", "save it anew with ITK, 3D Slicer or PLUS")
     long = [side for side in sides[2:] if side != 1]
@@ -89,7 +94,7 @@ def read_header(path: Path) -> Header:
         channels=channels,
         dtype=dtype,
         spacing_m=(spacing_mm[1] / 1000, spacing_mm[0] / 1000) if given else None,
-        compressed=fields.get("CompressedData", "False").lower() == "true",
+        compressed=_is_true(fields, "CompressedData", False),
         files=tuple(path.parent / name for name in names) or (path,),
         skipped=skipped if names else start,
         is_sequence=bool(times) or fields.get("Kinds", "").lower().split()[-1:] in (["list"], ["time"]),
