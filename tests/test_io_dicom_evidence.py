@@ -123,6 +123,43 @@ def test_frames_that_number_of_frames_leaves_out_are_found(tmp_path, said, shape
     assert f"the pixel data hold {shape[0]} frames" in notes
 
 
+@pytest.mark.parametrize("said", [None, 1, 4])
+@pytest.mark.parametrize(
+    ("shape", "padding"), [((4, 63, 61), 1), ((4, 63, 61), 3), ((4, 64, 62), 8), ((4, 41, 33, 3), 1)]
+)
+def test_frames_that_are_padded_one_by_one(tmp_path, said, shape, padding):
+    levels = fan_frames(*shape[:3])
+    pixels = np.repeat(levels[..., None], 3, axis=3) if len(shape) == 4 else levels
+    data = b"".join(frame.tobytes() + bytes(padding) for frame in pixels)
+    label, more = ("RGB" if len(shape) == 4 else "MONOCHROME2"), {"NumberOfFrames": said}
+    cine, notes = read(labelled(tmp_path / "a.dcm", shape, label, data, **more))
+    assert_grey(cine, levels)
+    assert f"Each frame is followed by padding (bytes: {padding})." in notes
+    assert ("hold 4 frames" in notes) == (said != 4)
+
+
+@pytest.mark.parametrize("said", [None, 1, 4])
+@pytest.mark.parametrize("extra", [2, 100])
+def test_bytes_after_the_last_frame(tmp_path, said, extra):
+    levels = fan_frames(4)
+    path = labelled(
+        tmp_path / "a.dcm", levels.shape, "MONOCHROME2", levels.tobytes() + bytes(extra), NumberOfFrames=said
+    )
+    cine, notes = read(path)
+    assert_grey(cine, levels)
+    assert ("hold 4 frames" in notes) == (said != 4) and "padding" not in notes
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(60, 64), (64, 61), (63, 64), (64, 63)])
+@pytest.mark.parametrize("said", [None, 2])
+def test_more_bytes_than_any_layout_explains_are_refused(tmp_path, rows, columns, said):
+    """Rows that are padded to four bytes, and Rows or Columns that are wrong, would shear the picture."""
+    data = fan_frames(2).tobytes()
+    path = labelled(tmp_path / "a.dcm", (2, rows, columns), "MONOCHROME2", data, NumberOfFrames=said)
+    with pytest.raises(InputError, match=f"pixel data of 8192 bytes; expected {2 * rows * columns} bytes for 2 frames"):
+        open_dicom(path)
+
+
 @pytest.mark.parametrize("syntax", [uid.RLELossless, uid.JPEGLSLossless, uid.JPEG2000Lossless])
 @pytest.mark.parametrize("said", [None, 1])
 @pytest.mark.parametrize("table", [True, False])

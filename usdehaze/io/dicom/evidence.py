@@ -36,11 +36,13 @@ class Layout:
         pixel_format: of the frames.
         n_frames: in the file.
         notes: where the attributes say otherwise, one sentence each.
+        gap: bytes of padding after each frame that is not compressed.
     """
 
     pixel_format: PixelFormat
     n_frames: int
     notes: tuple[str, ...] = ()
+    gap: int = 0
 
 
 def native_layout(header: Header, declared: PixelFormat, said: int | None, path: object) -> Layout:
@@ -53,7 +55,7 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
         path: for messages.
 
     Raises:
-        InputError: subsampled chroma in an odd number of columns that the length does not explain.
+        InputError: subsampled chroma in an odd number of columns, or a length, that no layout explains.
     """
     length = header.pixel_length or 0
     quarter = 3 * declared.rows * declared.columns // 2 * (said or 1)
@@ -61,14 +63,21 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
         raise InputError(path, "chroma of every fourth pixel in pixel data that are not compressed", "a film, or RGB")
 
     def fits(pixel_format: PixelFormat, n_frames: int) -> bool:
-        return 0 <= length - n_frames * pixel_format.frame_bytes <= 1  # even length: PS3.5 7.1
+        left = length - n_frames * pixel_format.frame_bytes
+        return 0 <= left <= 1 or _pads_each(pixel_format, n_frames, left)  # even length: PS3.5 7.1
+
+    def layout(pixel_format: PixelFormat, n_frames: int, *notes: str) -> Layout:
+        padded = _pads_each(pixel_format, n_frames, length - n_frames * pixel_format.frame_bytes)
+        return Layout(pixel_format, n_frames, (*notes, *([gap_note(1)] if padded else [])), int(padded))
 
     expected = 1 if said is None else said
     if fits(declared, expected) and not (declared.subsampled and declared.columns % 2):
-        return Layout(declared, expected)
+        return layout(declared, expected)
     others = _others(declared)
     found = [(other, expected) for other in others if fits(other, expected)]
-    found += [(f, n) for f in (declared, *others) if fits(f, n := length // f.frame_bytes) and n > expected]
+    for other in (declared, *others):
+        size = other.frame_bytes
+        found += [(other, n) for n in sorted({length // size, length // (size + 1)}) if n > expected and fits(other, n)]
     if declared.subsampled and declared.columns % 2:
         found = [(f, n) for f, n in found if not f.subsampled or f.rows * f.columns % 2 == 0 or f.padded]
         if not found:
@@ -76,7 +85,7 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
             raise InputError(path, odd, "an even number, or Pixel Data of 3 bytes a pixel")
     found = [(f, n) for f, n in found if f == declared or _may_be(f, declared, header)]
     if not found:
-        return Layout(declared, expected)  # too few bytes, or some more that belong to no frame
+        return _with_padding(header, declared, said, path)
     best, n_frames = _smoothest(found, header) if len(found) > 1 else found[0]
     notes = []
     if n_frames != said and n_frames > 1:
@@ -84,7 +93,43 @@ def native_layout(header: Header, declared: PixelFormat, said: int | None, path:
     if best != declared:
         note = f"{_words(declared)} in the attributes, but the length of the pixel data is that of {_words(best)}."
         notes.append(Guess(note, BY_FILE))
-    return Layout(best, n_frames, tuple(notes))
+    return layout(best, n_frames, *notes)
+
+
+def _pads_each(pixel_format: PixelFormat, n_frames: int, left: int) -> bool:
+    """Whether bytes left over are one after each of several frames of odd size."""
+    return left == n_frames > 1 and pixel_format.frame_bytes % 2 == 1
+
+
+def _with_padding(header: Header, declared: PixelFormat, said: int | None, path: object) -> Layout:
+    """Layout of pixel data with some bytes more than whole frames, fewer than one a row or column of each frame.
+
+    Raises:
+        InputError: there are more, or nothing shows whether they follow each frame or the last one.
+    """
+    length, size = header.pixel_length or 0, declared.frame_bytes
+    n_frames = max(said or 1, length // size)
+    left = length - n_frames * size
+    if left < 0:
+        return Layout(declared, n_frames)  # the reader of frames will say how much is missing
+    notes, gap = [count_note(said, n_frames)] if n_frames > (said or 1) else [], left // n_frames
+    known = left < n_frames * min(declared.rows, declared.columns) * declared.bits_allocated // 8
+    if known and n_frames > 1 and left % n_frames == 0 and (size + gap) % 2 == 0:
+        first, at_end, after_each = (_frame_at(i * (n_frames - 1), declared, header) for i in (0, size, size + gap))
+        changes = [float(np.abs(last - first).mean()) for last in (at_end, after_each)]
+        if changes[1] < MUCH_SMOOTHER * changes[0]:
+            return Layout(declared, n_frames, (*notes, gap_note(gap)), gap)
+        known = changes[0] <= MUCH_SMOOTHER * changes[1]
+    if not known:
+        expected = f"{n_frames * size} bytes for {n_frames} frames of {size} bytes"
+        advice = "Rows, Columns, bits or Number of Frames may be wrong: write the file again as DICOM"
+        raise InputError(path, f"pixel data of {length} bytes", expected, advice)
+    return Layout(declared, n_frames, tuple(notes))
+
+
+def gap_note(gap: int) -> Guess:
+    """That frames are padded one by one."""
+    return Guess(f"Each frame is followed by padding (bytes: {gap}).", BY_FILE)
 
 
 def count_note(said: int | None, n_frames: int) -> Guess:
@@ -133,7 +178,7 @@ def true_planes(header: Header, layout: Layout) -> Layout:
     declared = layout.pixel_format
     if declared.samples != 3 or declared.bits_allocated != 8 or declared.subsampled:
         return layout
-    header.file.seek(header.pixel_start + layout.n_frames // 2 * declared.frame_bytes)
+    header.file.seek(header.pixel_start + layout.n_frames // 2 * (declared.frame_bytes + layout.gap))
     data = np.frombuffer(header.file.read(declared.frame_bytes), np.uint8)
     if len(data) < declared.frame_bytes:
         return layout
@@ -153,15 +198,15 @@ def is_full_range(luma: np.ndarray) -> bool:
     return float(np.mean(luma < PARTIAL_BLACK // 2)) > BLACK_SHARE
 
 
-def _first_frame(pixel_format: PixelFormat, header: Header) -> np.ndarray:
+def _frame_at(offset: int, pixel_format: PixelFormat, header: Header) -> np.ndarray:
     """Its bytes."""
-    header.file.seek(header.pixel_start)
+    header.file.seek(header.pixel_start + offset)
     return np.frombuffer(header.file.read(pixel_format.frame_bytes), np.uint8).astype(np.int16)
 
 
 def _may_be(pixel_format: PixelFormat, declared: PixelFormat, header: Header) -> bool:
     """False where grey pixels would be read as colours or words, though the bytes are neither."""
-    if declared.samples > 1 or len(data := _first_frame(pixel_format, header)) < pixel_format.frame_bytes:
+    if declared.samples > 1 or len(data := _frame_at(0, pixel_format, header)) < pixel_format.frame_bytes:
         return True
     if pixel_format.samples == 3:
         lit = data.reshape(-1, 3)[data.reshape(-1, 3).max(axis=1) > GREY_SPREAD]
@@ -174,7 +219,7 @@ def _smoothest(found: list[tuple[PixelFormat, int]], header: Header) -> tuple[Pi
     """The layout under which neighbouring rows are most alike; the first of those that are nearly so."""
     roughness = []
     for pixel_format, _ in found:
-        data = _first_frame(pixel_format, header)
+        data = _frame_at(0, pixel_format, header)
         pitch = max(pixel_format.frame_bytes // pixel_format.rows, 1)
         step = np.abs(data[pitch:] - data[:-pitch])
         roughness.append(float(step.mean()) if step.size else np.inf)

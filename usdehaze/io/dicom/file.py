@@ -175,7 +175,7 @@ class DicomFile:
 def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> Decode:
     """The decoder of frames that lie in the file one by one."""
     decode = make_decoder(syntax, layout.pixel_format, path)
-    stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path)
+    stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path, layout.gap)
     return lambda index: decode(stored(index), index)
 
 
