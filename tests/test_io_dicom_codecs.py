@@ -2,6 +2,7 @@
 
 import struct
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -67,6 +68,25 @@ def test_8_bit_words_of_big_endian_files_are_swapped(tmp_path):
     assert np.array_equal(swapped, frames[1])
 
 
+def halves(path, syntax):
+    """Header and data set of a file of two frames."""
+    ds = dataset(fan_frames(2))
+    ds["PixelData"].VR = "OW"
+    whole = save(path, ds, syntax).read_bytes()
+    end = 144 + int.from_bytes(whole[140:144], "little")
+    return whole[:end], whole[end:]
+
+
+@pytest.mark.parametrize("says", [uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian])
+def test_data_sets_of_another_vr_than_the_transfer_syntax_says(tmp_path, says):
+    path = tmp_path / "a.dcm"
+    is_really = NATIVE[1 - NATIVE.index(says)]
+    path.write_bytes(halves(path, says)[0] + halves(path, is_really)[1])
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(1).levels, fan_frames(2)[1])
+        assert f"The transfer syntax says {says.name}, but the file is {is_really.name}." in scan.source.assumptions
+
+
 @pytest.mark.parametrize("colour", [False, True])
 def test_lossless_jpeg(tmp_path, colour):
     """Written by libjpeg-turbo in another binding; RGB is stored as it is, under component numbers that say YCbCr."""
@@ -119,6 +139,22 @@ def test_deflated_files(tmp_path):
     path = write_dicom(tmp_path / "a.dcm", frames, syntax=uid.DeflatedExplicitVRLittleEndian)
     with open_dicom(path) as scan:
         np.testing.assert_allclose(scan.read_db(1, 2)[0], grey_to_db(frames[1], 60), atol=1e-4)
+
+
+def test_deflated_files_without_group_length(tmp_path):
+    path = tmp_path / "a.dcm"
+    header, deflated = halves(path, uid.DeflatedExplicitVRLittleEndian)
+    path.write_bytes(header[:132] + header[144:] + deflated)
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(1).levels, fan_frames(2)[1])
+
+
+@pytest.mark.parametrize("pack", [bytes, zlib.compress])
+def test_files_that_are_not_deflated_as_they_say(tmp_path, pack):
+    path = tmp_path / "a.dcm"
+    plain = halves(path, uid.ExplicitVRLittleEndian)[1]
+    path.write_bytes(halves(path, uid.DeflatedExplicitVRLittleEndian)[0] + pack(plain))
+    refused(path, "its data set cannot be inflated", "without a zlib header", "write it again as DICOM")
 
 
 def test_a_deflated_file_may_not_inflate_without_end(tmp_path):

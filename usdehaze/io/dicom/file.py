@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +99,10 @@ class DicomFile:
         header = self.header
         if not header.encapsulated:
             layout = true_planes(header, native_layout(header, declared, said, path))
+            labelled = header.attributes.file_meta.TransferSyntaxUID
+            if labelled != header.transfer_syntax:
+                note = f"The transfer syntax says {labelled.name}, but the file is {header.transfer_syntax.name}."
+                layout = replace(layout, notes=(*layout.notes, note))
             return layout, _from_bytes(header, layout, header.transfer_syntax, path)
         if header.transfer_syntax in VIDEO_SYNTAXES:
             video = self._video = VideoFrames(header, said or 1, declared, path)
