@@ -168,6 +168,21 @@ def _others(declared: PixelFormat) -> list[PixelFormat]:
     return [whole, grey]
 
 
+def true_bits(layout: Layout, words: np.ndarray) -> Layout:
+    """The layout with High Bit as the bytes have it, where it leaves out bits below those of the value.
+
+    Args:
+        layout: what else is known of them.
+        words: a frame, with all of its bits.
+    """
+    declared, stored = layout.pixel_format, layout.pixel_format.bits_stored
+    is_in_word = 0 < declared.shift <= declared.bits_allocated - stored
+    if is_in_word and not ((words & 2**declared.shift - 1).any() and words.max() < 2**stored):
+        return layout
+    note = Guess(f"High Bit says {declared.high_bit}, but the values are in the lowest {stored} bits.", BY_FILE)
+    return replace(layout, pixel_format=replace(declared, high_bit=stored - 1), notes=(*layout.notes, note))
+
+
 def true_planes(header: Header, layout: Layout) -> Layout:
     """The layout with Planar Configuration as the bytes have it: in grey or tinted pictures a colour tells the others.
 
@@ -244,7 +259,7 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
             if info.is_jpeg_ls != (syntax in uid.JPEGLSTransferSyntaxes):
                 family = uid.JPEGLSLossless if info.is_jpeg_ls else uid.JPEGBaseline8Bit
         elif stream.startswith((b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")):
-            size = j2k_size(stream)[2:]
+            size = j2k_size(stream)[2:4]
             family = syntax if syntax in J2K_SYNTAXES else uid.JPEG2000
     except (ValueError, IndexError, struct.error):  # the decoder will say what is wrong with it
         return declared, syntax, ()
@@ -260,8 +275,11 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
                 declared, samples=components, photometric="MONOCHROME2" if is_grey else colours, planar=0
             )
             notes.append(f"Samples per Pixel says {declared.samples}, but the frames have {components}.")
-    if precision < declared.bits_stored:
-        pixel_format = replace(pixel_format, bits_stored=precision)
+    if precision == declared.bits_allocated >= declared.bits_stored:  # whole words, the bits in them as declared
+        return pixel_format, family, tuple(notes)
+    allocated = max(declared.bits_allocated, 8 if precision <= 8 else 16)
+    pixel_format = replace(pixel_format, bits_allocated=allocated, bits_stored=precision, high_bit=precision - 1)
+    if precision != declared.bits_stored:
         notes.append(f"Bits Stored says {declared.bits_stored}, but the frames have {precision}.")
     return pixel_format, family, tuple(notes)
 
