@@ -319,13 +319,27 @@ def test_video(tmp_path):
     assert not os.path.exists(copy)
 
 
+@pytest.mark.parametrize("syntax", [f"1.2.840.10008.1.2.4.10{digit}.1" for digit in "0123456"])
+def test_video_that_may_come_in_fragments(tmp_path, syntax):
+    frames = np.repeat(fan_frames(4, 64, 64)[..., None], 3, axis=3)
+    stream = video(frames)
+    ds = dataset(
+        frames,
+        "YBR_PARTIAL_420",
+        PixelData=item(b"") + b"".join(item(stream[i : i + 500]) for i in range(0, len(stream), 500)),
+    )
+    ds["PixelData"].is_undefined_length = True
+    with open_dicom(save(tmp_path / "a.dcm", ds, syntax)) as scan:
+        assert scan.n_frames == 4 and np.abs(scan.picture(3).levels - frames[3, ..., 0].astype(int)).mean() < 2
+
+
 def test_video_that_cannot_be_used(tmp_path, monkeypatch):
     frames = np.repeat(fan_frames(4, 64, 64)[..., None], 3, axis=3)
     stream = video(frames)
     refused(video_file(tmp_path / "a.dcm", frames, b"no video at all "), "its video cannot be decoded")
     refused(video_file(tmp_path / "a.dcm", frames, b"#EXTM3U\nfile:///etc/passwd\n"), "its video cannot be decoded")
     refused(video_file(tmp_path / "a.dcm", frames, stream, Rows=32), "video of 64 x 64", "32 x 64 as the file says")
-    refused(video_file(tmp_path / "a.dcm", frames, stream, NumberOfFrames=9), "its video ends at frame 4")
+    refused(video_file(tmp_path / "a.dcm", frames, stream, NumberOfFrames=9), "video of 4 frames", "9 as Number")
     refused(video_file(tmp_path / "a.dcm", frames, stream, NumberOfFrames=2000000000), "2000000000 frames in")
     path = video_file(tmp_path / "a.dcm", frames, stream)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)

@@ -150,6 +150,14 @@ def test_bytes_after_the_last_frame(tmp_path, said, extra):
     assert ("hold 4 frames" in notes) == (said != 4) and "padding" not in notes
 
 
+def test_files_cut_off_whose_frames_may_be_padded(tmp_path):
+    data = b"".join(frame.tobytes() + bytes(8) for frame in fan_frames(4))
+    path = labelled(tmp_path / "a.dcm", (4, 64, 64), "MONOCHROME2", data)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="the file ends within frame 3; the file is cut off"):
+        open_dicom(path)
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(60, 64), (64, 61), (63, 64), (64, 63)])
 @pytest.mark.parametrize("said", [None, 2])
 def test_more_bytes_than_any_layout_explains_are_refused(tmp_path, rows, columns, said):
@@ -375,8 +383,8 @@ def test_gdcm_sees_the_same_levels(tmp_path, syntax):
     assert "attributes" not in notes
 
 
-@pytest.mark.parametrize("said", [None, 1])
-def test_frames_of_a_video_are_counted_where_it_is_not_said_how_many(tmp_path, said):
+@pytest.mark.parametrize("said", [None, 1, 3])
+def test_frames_of_a_video_are_counted(tmp_path, said):
     from test_io_dicom_codecs import video_file
 
     frames = np.repeat(fan_frames(5, 128, 128)[..., None], 3, axis=3)

@@ -116,6 +116,8 @@ def _with_padding(header: Header, declared: PixelFormat, said: int | None, path:
     known = left < n_frames * min(declared.rows, declared.columns) * declared.bits_allocated // 8
     if known and n_frames > 1 and left % n_frames == 0 and (size + gap) % 2 == 0:
         first, at_end, after_each = (_frame_at(i * (n_frames - 1), declared, header) for i in (0, size, size + gap))
+        if min(len(at_end), len(after_each)) < size:
+            raise InputError(path, f"the file ends within frame {n_frames - 1}", advice="the file is cut off")
         changes = [float(np.abs(last - first).mean()) for last in (at_end, after_each)]
         if changes[1] < MUCH_SMOOTHER * changes[0]:
             return Layout(declared, n_frames, (*notes, gap_note(gap)), gap)

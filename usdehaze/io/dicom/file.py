@@ -112,7 +112,10 @@ class DicomFile:
             return _from_bytes(header, layout, header.transfer_syntax, path)
         if header.transfer_syntax in VIDEO_SYNTAXES:
             video = self._video = VideoFrames(header, said or 1, declared, path)
-            n_frames = said if said and said > 1 else video.count()
+            n_frames = video.count()
+            if n_frames < (said or 1):
+                advice = "the file may be cut off"
+                raise InputError(path, f"video of {n_frames} frames", f"{said} as Number of Frames says", advice)
             notes = () if n_frames == said else (count_note(said, n_frames),)
             return Layout(declared, n_frames, notes), lambda index: video.read(index)
         held, notes = frames_held(header, path), ()
