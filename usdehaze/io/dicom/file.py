@@ -13,19 +13,10 @@ from pydicom.uid import UID
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import is_colour, make_picture
-from usdehaze.io.dicom.evidence import (
-    BY_FILE,
-    Layout,
-    count_note,
-    is_full_range,
-    native_layout,
-    stream_layout,
-    true_bits,
-    true_colours,
-    true_planes,
-)
+from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
+from usdehaze.io.dicom.native import BY_FILE, Layout, count_note, native_layout
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
