@@ -123,6 +123,51 @@ def test_frames_that_number_of_frames_leaves_out_are_found(tmp_path, said, shape
     assert f"the pixel data hold {shape[0]} frames" in notes
 
 
+@pytest.mark.parametrize("said", [None, 1, 4])
+@pytest.mark.parametrize(
+    ("shape", "padding"), [((4, 63, 61), 1), ((4, 63, 61), 3), ((4, 64, 62), 8), ((4, 41, 33, 3), 1)]
+)
+def test_frames_that_are_padded_one_by_one(tmp_path, said, shape, padding):
+    levels = fan_frames(*shape[:3])
+    pixels = np.repeat(levels[..., None], 3, axis=3) if len(shape) == 4 else levels
+    data = b"".join(frame.tobytes() + bytes(padding) for frame in pixels)
+    label, more = ("RGB" if len(shape) == 4 else "MONOCHROME2"), {"NumberOfFrames": said}
+    cine, notes = read(labelled(tmp_path / "a.dcm", shape, label, data, **more))
+    assert_grey(cine, levels)
+    assert f"Each frame is followed by padding (bytes: {padding})." in notes
+    assert ("hold 4 frames" in notes) == (said != 4)
+
+
+@pytest.mark.parametrize("said", [None, 1, 4])
+@pytest.mark.parametrize("extra", [2, 100])
+def test_bytes_after_the_last_frame(tmp_path, said, extra):
+    levels = fan_frames(4)
+    path = labelled(
+        tmp_path / "a.dcm", levels.shape, "MONOCHROME2", levels.tobytes() + bytes(extra), NumberOfFrames=said
+    )
+    cine, notes = read(path)
+    assert_grey(cine, levels)
+    assert ("hold 4 frames" in notes) == (said != 4) and "padding" not in notes
+
+
+def test_files_cut_off_whose_frames_may_be_padded(tmp_path):
+    data = b"".join(frame.tobytes() + bytes(8) for frame in fan_frames(4))
+    path = labelled(tmp_path / "a.dcm", (4, 64, 64), "MONOCHROME2", data)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="the file ends within frame 3; the file is cut off"):
+        open_dicom(path)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(60, 64), (64, 61), (63, 64), (64, 63)])
+@pytest.mark.parametrize("said", [None, 2])
+def test_more_bytes_than_any_layout_explains_are_refused(tmp_path, rows, columns, said):
+    """Rows that are padded to four bytes, and Rows or Columns that are wrong, would shear the picture."""
+    data = fan_frames(2).tobytes()
+    path = labelled(tmp_path / "a.dcm", (2, rows, columns), "MONOCHROME2", data, NumberOfFrames=said)
+    with pytest.raises(InputError, match=f"pixel data of 8192 bytes; expected {2 * rows * columns} bytes for 2 frames"):
+        open_dicom(path)
+
+
 @pytest.mark.parametrize("syntax", [uid.RLELossless, uid.JPEGLSLossless, uid.JPEG2000Lossless])
 @pytest.mark.parametrize("said", [None, 1])
 @pytest.mark.parametrize("table", [True, False])
@@ -221,6 +266,25 @@ def test_components_and_bits_are_those_of_the_stream(tmp_path):
     assert "Bits Stored says 16, but the frames have 12." in notes
 
 
+@pytest.mark.parametrize("label", ["RGB", "YBR_RCT"])
+def test_planes_mean_nothing_to_jpeg_2000_and_to_subsampled_chroma(tmp_path, label):
+    levels = fan_frames(2)
+    rgb = np.repeat(levels[..., None], 3, axis=3)
+    ds = dataset(rgb, label)
+    ds.compress(uid.JPEG2000Lossless, rgb, generate_instance_uid=False)
+    ds.PlanarConfiguration = 1
+    assert_grey(read(save(tmp_path / "a.dcm", ds, uid.JPEG2000Lossless))[0], levels)
+    data = pairs(levels).tobytes()
+    assert_grey(read(labelled(tmp_path / "b.dcm", rgb.shape, "YBR_FULL_422", data, PlanarConfiguration=1))[0], levels)
+
+
+def test_photometric_interpretation_in_small_letters_and_missing(tmp_path):
+    levels = fan_frames(2)
+    assert_grey(read(write_dicom(tmp_path / "a.dcm", levels, PhotometricInterpretation="monochrome2"))[0], levels)
+    with pytest.raises(InputError, match="attribute PhotometricInterpretation is missing"):
+        open_dicom(write_dicom(tmp_path / "b.dcm", levels, PhotometricInterpretation=None))
+
+
 @pytest.mark.parametrize("syntax", [uid.ExplicitVRLittleEndian, uid.RLELossless, uid.JPEG2000Lossless])
 def test_gdcm_sees_the_same_levels(tmp_path, syntax):
     """Files whose attributes are right, YBR and RGB, in the decoders of GDCM."""
@@ -236,8 +300,8 @@ def test_gdcm_sees_the_same_levels(tmp_path, syntax):
     assert "attributes" not in notes
 
 
-@pytest.mark.parametrize("said", [None, 1])
-def test_frames_of_a_video_are_counted_where_it_is_not_said_how_many(tmp_path, said):
+@pytest.mark.parametrize("said", [None, 1, 3])
+def test_frames_of_a_video_are_counted(tmp_path, said):
     from test_io_dicom_codecs import video_file
 
     frames = np.repeat(fan_frames(5, 128, 128)[..., None], 3, axis=3)

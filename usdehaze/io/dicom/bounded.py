@@ -17,9 +17,11 @@ from pydicom.filewriter import write_file_meta_info
 from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian
 
 from usdehaze.budget import spend, spending
+from usdehaze.errors import InputError
 
 ELEMENT_BYTES = 2**10  # that an element or an item takes as an object
 SEQUENCE_BYTES = 200  # that a byte of a sequence takes once it is parsed, its smallest items being 8 bytes long
+_DAMAGED = "write it again as DICOM; it may be damaged"
 _LONG = {b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"}
 
 
@@ -48,31 +50,41 @@ def read_meta(path: str | os.PathLike[str]) -> FileMetaDataset:
         InputError: it takes more than the file's budget. Whatever else pydicom raises is left as it is.
     """
     with spending(path), open(path, "rb") as file:
-        file.seek(132)  # behind preamble and "DICM"
-        while len(head := file.read(8)) == 8 and head[:2] == b"\2\0":
-            spend(path, memory=ELEMENT_BYTES)
-            length = file.read(4) if head[4:6] in _LONG else head[6:]
-            file.seek(int.from_bytes(length, "little"), os.SEEK_CUR)
+        _skip_meta(file, path)
     return read_file_meta_info(path)
+
+
+def _skip_meta(file: BinaryIO, path: object) -> None:
+    """Goes to the first element behind the header."""
+    file.seek(132)  # behind preamble and "DICM"
+    while len(head := file.read(8)) == 8 and head[:2] == b"\2\0":
+        spend(path, memory=ELEMENT_BYTES)
+        length = file.read(4) if head[4:6] in _LONG else head[6:]
+        file.seek(int.from_bytes(length, "little"), os.SEEK_CUR)
+    file.seek(-len(head), os.SEEK_CUR)
 
 
 def open_inflated(path: str | os.PathLike[str], meta: FileMetaDataset) -> CountedFile:
     """The file, open at its beginning; a deflated one inflated into a temporary file that vanishes when it is closed.
 
     Raises:
-        InputError: it inflates to more than the budget.
+        InputError: it inflates to more than the budget, or is not deflated.
     """
     if meta.TransferSyntaxUID != DeflatedExplicitVRLittleEndian:
         return CountedFile(io.FileIO(path), path)
     with cast(BinaryIO, tempfile.TemporaryFile()) as out, open(path, "rb") as file:
-        file.seek(144 + meta.FileMetaInformationGroupLength)  # after preamble, "DICM" and the group length itself
+        _skip_meta(file, path)
         meta.TransferSyntaxUID = ExplicitVRLittleEndian
         out.write(bytes(128) + b"DICM")
         write_file_meta_info(DicomFileLike(out), meta, enforce_standard=False)
         inflate = zlib.decompressobj(-zlib.MAX_WBITS)
         while block := file.read(2**16):
             while block:
-                data = inflate.decompress(block, 2**20)
+                try:
+                    data = inflate.decompress(block, 2**20)
+                except zlib.error:
+                    found = "its data set cannot be inflated, as its transfer syntax asks for"
+                    raise InputError(path, found, "a deflate stream without a zlib header", _DAMAGED) from None
                 spend(path, decoded=len(data))
                 out.write(data)
                 block = inflate.unconsumed_tail

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 from PIL import Image
 from pydicom import uid
+from pydicom.dataset import Dataset
 from pydicom.pixels import get_decoder
 from pydicom.uid import UID
 
@@ -60,7 +62,19 @@ class PixelFormat:
     bits_stored: int
     planar: int
     pixel_vr: str
+    high_bit: int = 0  # the highest of the bits stored in a word
+    overlays: bool = False  # whether bits of a word that are not of the pixel's value belong to overlays
     padded: bool = False  # rows of an odd number of columns, whose chroma is shared by pairs, end in half a pair
+
+    @property
+    def shift(self) -> int:
+        """Bits of a word below those of the value."""
+        return self.high_bit + 1 - self.bits_stored
+
+    @property
+    def whole_words(self) -> PixelFormat:
+        """The same frames, with every bit as one of the value."""
+        return replace(self, bits_stored=self.bits_allocated, high_bit=self.bits_allocated - 1)
 
     @property
     def subsampled(self) -> bool:
@@ -85,22 +99,27 @@ def read_pixel_format(header: Header, path: object) -> PixelFormat:
     def number(keyword: str, default: int | None = None) -> int:
         return whole_number(header.attributes, keyword, path, default)
 
-    photometric = word(header.attributes, "PhotometricInterpretation")
+    photometric = word(header.attributes, "PhotometricInterpretation").upper()
+    if not photometric and not header.attributes.get("PhotometricInterpretation"):
+        raise InputError(path, "attribute PhotometricInterpretation is missing", "a DICOM image")
     samples = number("SamplesPerPixel", 1 if photometric in GREYS else 3)
     if photometric not in GREYS | COLOURS:
         raise InputError(path, "a Photometric Interpretation that is not read", ", ".join(sorted(GREYS | COLOURS)))
     if samples != (1 if photometric in GREYS else 3):
         raise InputError(path, f"{samples} samples per pixel, which does not fit {photometric}")
     bits = number("BitsAllocated")
+    stored = number("BitsStored", bits)
     pixel_format = PixelFormat(
         number("Rows"),
         number("Columns"),
         photometric,
         samples,
         bits,
-        number("BitsStored", bits),
+        stored,
         number("PlanarConfiguration", 0),
         header.pixel_vr,
+        number("HighBit", stored - 1) if stored < bits else stored - 1,
+        _has_overlay_bits(header.attributes),
     )
     if pixel_format.bits_allocated not in (8, 16) or not 2 <= pixel_format.bits_stored <= pixel_format.bits_allocated:
         found = f"{pixel_format.bits_stored} bits stored in {pixel_format.bits_allocated}"
@@ -136,7 +155,10 @@ def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode
         decode = _by_pydicom
     else:
         known = f" ({syntax.name})" if syntax.name != syntax else ""
-        raise InputError(path, f"a transfer syntax that is not read{known}", "one of DICOM's own")
+        expected = "native, RLE, JPEG, JPEG-LS, JPEG 2000, JPEG XL or video"
+        raise InputError(
+            path, f"a transfer syntax that is not read{known}", expected, "write the file again in one of these"
+        )
 
     def decoder(stored: bytes, index: int) -> tuple[np.ndarray, str]:
         try:
@@ -159,7 +181,11 @@ def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode
 def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:
     """Native, RLE, JPEG-LS and JPEG 2000 frames."""
     if syntax in J2K_SYNTAXES:
-        _check_size(j2k_size(stored)[:2], pixel_format, path)
+        rows, columns, _, precision, signed = j2k_size(stored)
+        _check_size((rows, columns), pixel_format, path)
+        if signed or precision > 16:  # levels less half the scale, or plain ones taken as signed
+            found = f"JPEG 2000 frames of {'signed ' * signed}values of {precision} bits"
+            raise InputError(path, found, "unsigned ones of at most 16", "write the file again as DICOM")
     elif syntax in uid.JPEGLSTransferSyntaxes:
         info = parse_jpeg(stored)
         _check_size((info.rows, info.columns), pixel_format, path)
@@ -175,9 +201,11 @@ def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: obj
         "samples_per_pixel": pixel_format.samples,
         "photometric_interpretation": photometric,
         "pixel_representation": 0,
-        "planar_configuration": pixel_format.planar if pixel_format.samples > 1 else 0,
+        # of no meaning where the samples come by pixel (PS3.3 C.7.6.3.1.2) or from JPEG 2000 (PS3.5 8.2.4)
+        "planar_configuration": 0 if pixel_format.subsampled or syntax in J2K_SYNTAXES else pixel_format.planar,
         "bits_allocated": pixel_format.bits_allocated,
         "bits_stored": pixel_format.bits_stored,
+        "correct_unused_bits": False,
         "pixel_keyword": "PixelData",
         "pixel_vr": pixel_format.pixel_vr,
     }
@@ -186,9 +214,35 @@ def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: obj
     samples, properties = get_decoder(syntax).as_array(
         stored, index=0, raw=True, decoding_plugin=PLUGINS.get(syntax, ""), **options
     )
+    samples = _bits_in_use(samples, pixel_format, path)
     if pixel_format.photometric.startswith("YBR_PARTIAL"):
         return samples, pixel_format.photometric
     return samples, str(properties["photometric_interpretation"])
+
+
+def _bits_in_use(words: np.ndarray, pixel_format: PixelFormat, path: object) -> np.ndarray:
+    """The values in words, by Bits Stored and High Bit (PS3.5 8.1.1): the other bits may be anything.
+
+    Raises:
+        InputError: the bit above them is in use too, by no overlay: they are larger values than Bits Stored says.
+    """
+    bits, largest = pixel_format.bits_stored, 2**pixel_format.bits_stored - 1
+    if pixel_format.shift == 0 and (bits == pixel_format.bits_allocated or words.max() <= largest):
+        return words
+    values = words >> pixel_format.shift
+    if not pixel_format.overlays and (values >> bits & 1).any():
+        found = f"pixel values of up to {int(values.max())}"
+        raise InputError(path, found, f"{largest} at most as Bits Stored says", "write the file again as DICOM")
+    return values & largest
+
+
+def _has_overlay_bits(attributes: Dataset) -> bool:
+    """Whether overlays lie in the pixel data (retired): Overlay Bit Position is not 0 in any of their 16 groups."""
+    with quiet(), suppress(Exception):
+        return any(
+            (group, 0x0102) in attributes and attributes[group, 0x0102].value for group in range(0x6000, 0x6020, 2)
+        )
+    return False
 
 
 def _odd_pairs(stored: bytes, pixel_format: PixelFormat) -> np.ndarray:
@@ -213,7 +267,8 @@ def _jpeg(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -
         photometric = photometric if photometric == "RGB" else "YBR_FULL"
     if info.precision == 8:
         return np.asarray(Image.open(BytesIO(stored), formats=("JPEG",))), photometric
-    return _import_imagecodecs(path, f"{info.precision}-bit JPEG").jpeg8_decode(stored), photometric
+    samples = _import_imagecodecs(path, f"{info.precision}-bit JPEG").jpeg8_decode(stored)
+    return _bits_in_use(samples, pixel_format, path), photometric
 
 
 def _jpeg_xl(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: object) -> tuple[np.ndarray, str]:

@@ -7,120 +7,38 @@ sentence says so.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from pydicom import uid
 from pydicom.uid import UID
 
-from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, PixelFormat
 from usdehaze.io.dicom.header import Header
 from usdehaze.io.dicom.jpeg import j2k_size, parse_jpeg
+from usdehaze.io.dicom.native import BY_FILE, Layout
 from usdehaze.io.hdf5.layouts.resemblance import COLOUR_SHARE, shared_levels
 from usdehaze.io.picture import GREY_SPREAD
 from usdehaze.notes import Guess
 
 NEUTRAL, NEUTRAL_SPREAD = 128, 10  # chroma of grey, of 255
-BY_FILE = "attributes that fit the pixel data"
 PLAINLY = 0.1  # share of the pixels, by which one reading must be better than another
 PARTIAL_BLACK, BLACK_SHARE = 16, 0.05
-MUCH_SMOOTHER = 0.9  # rows of the true layout differ by less than this times those of another one
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How many frames of which pixels there are.
-
-    Attributes:
-        pixel_format: of the frames.
-        n_frames: in the file.
-        notes: where the attributes say otherwise, one sentence each.
-    """
-
-    pixel_format: PixelFormat
-    n_frames: int
-    notes: tuple[str, ...] = ()
-
-
-def native_layout(header: Header, declared: PixelFormat, said: int | None, path: object) -> Layout:
-    """Layout of pixel data that are not compressed, by their length.
+def true_bits(layout: Layout, words: np.ndarray) -> Layout:
+    """The layout with High Bit as the bytes have it, where it leaves out bits below those of the value.
 
     Args:
-        header: of the file.
-        declared: what the attributes say of a frame.
-        said: Number of Frames; None where it is missing.
-        path: for messages.
-
-    Raises:
-        InputError: subsampled chroma in an odd number of columns that the length does not explain.
+        layout: what else is known of them.
+        words: a frame, with all of its bits.
     """
-    length = header.pixel_length or 0
-    quarter = 3 * declared.rows * declared.columns // 2 * (said or 1)
-    if declared.photometric.endswith("_420") and 0 <= length - quarter <= 1:
-        raise InputError(path, "chroma of every fourth pixel in pixel data that are not compressed", "a film, or RGB")
-
-    def fits(pixel_format: PixelFormat, n_frames: int) -> bool:
-        return 0 <= length - n_frames * pixel_format.frame_bytes <= 1  # even length: PS3.5 7.1
-
-    expected = 1 if said is None else said
-    if fits(declared, expected) and not (declared.subsampled and declared.columns % 2):
-        return Layout(declared, expected)
-    others = _others(declared)
-    found = [(other, expected) for other in others if fits(other, expected)]
-    found += [(f, n) for f in (declared, *others) if fits(f, n := length // f.frame_bytes) and n > expected]
-    if declared.subsampled and declared.columns % 2:
-        found = [(f, n) for f, n in found if not f.subsampled or f.rows * f.columns % 2 == 0 or f.padded]
-        if not found:
-            odd = f"{declared.photometric} with an odd number of columns ({declared.columns})"
-            raise InputError(path, odd, "an even number, or Pixel Data of 3 bytes a pixel")
-    found = [(f, n) for f, n in found if f == declared or _may_be(f, declared, header)]
-    if not found:
-        return Layout(declared, expected)  # too few bytes, or some more that belong to no frame
-    best, n_frames = _smoothest(found, header) if len(found) > 1 else found[0]
-    notes = []
-    if n_frames != said and n_frames > 1:
-        notes.append(count_note(said, n_frames))
-    if best != declared:
-        note = f"{_words(declared)} in the attributes, but the length of the pixel data is that of {_words(best)}."
-        notes.append(Guess(note, BY_FILE))
-    return Layout(best, n_frames, tuple(notes))
-
-
-def count_note(said: int | None, n_frames: int) -> Guess:
-    """That Number of Frames is missing or too small, and how many there are."""
-    missing = "is missing" if said is None else f"says {said}"
-    return Guess(f"Number of Frames {missing}: the pixel data hold {n_frames} frames.", BY_FILE)
-
-
-def _words(pixel_format: PixelFormat) -> str:
-    bits = f" of {pixel_format.bits_allocated} bits" if pixel_format.bits_allocated > 8 else ""
-    if pixel_format.samples == 1:
-        return f"grey pixels{bits}"
-    chroma = "subsampled chroma" if pixel_format.subsampled else "3 samples a pixel"
-    return f"{pixel_format.photometric.removesuffix('_422')} with {chroma}{bits}"
-
-
-def _others(declared: PixelFormat) -> list[PixelFormat]:
-    """Layouts that files turn out to have beside the declared one, by bytes a pixel."""
-    if declared.samples == 1:
-        others = []
-        if declared.photometric != "PALETTE COLOR" and declared.bits_allocated == 8:
-            others.append(replace(declared, photometric="RGB", samples=3, planar=0))
-        if declared.bits_stored <= 8:
-            others.append(replace(declared, bits_allocated=24 - declared.bits_allocated))
-        return others
-    if declared.bits_allocated != 8:
-        return []
-    grey = replace(declared, photometric="MONOCHROME2", samples=1, planar=0)
-    if not declared.subsampled:
-        family = "YBR_FULL" if declared.photometric == "RGB" else declared.photometric.removesuffix("_420")
-        pairs = replace(declared, photometric=f"{family}_422", planar=0)
-        return [grey, *([] if declared.columns % 2 else [pairs])]
-    whole = replace(declared, photometric=declared.photometric.removesuffix("_422"))
-    if declared.columns % 2:
-        return [whole, declared, replace(declared, padded=True), grey]
-    return [whole, grey]
+    declared, stored = layout.pixel_format, layout.pixel_format.bits_stored
+    is_in_word = 0 < declared.shift <= declared.bits_allocated - stored
+    if is_in_word and not ((words & 2**declared.shift - 1).any() and words.max() < 2**stored):
+        return layout
+    note = Guess(f"High Bit says {declared.high_bit}, but the values are in the lowest {stored} bits.", BY_FILE)
+    return replace(layout, pixel_format=replace(declared, high_bit=stored - 1), notes=(*layout.notes, note))
 
 
 def true_planes(header: Header, layout: Layout) -> Layout:
@@ -133,7 +51,7 @@ def true_planes(header: Header, layout: Layout) -> Layout:
     declared = layout.pixel_format
     if declared.samples != 3 or declared.bits_allocated != 8 or declared.subsampled:
         return layout
-    header.file.seek(header.pixel_start + layout.n_frames // 2 * declared.frame_bytes)
+    header.file.seek(header.pixel_start + layout.n_frames // 2 * (declared.frame_bytes + layout.gap))
     data = np.frombuffer(header.file.read(declared.frame_bytes), np.uint8)
     if len(data) < declared.frame_bytes:
         return layout
@@ -153,38 +71,6 @@ def is_full_range(luma: np.ndarray) -> bool:
     return float(np.mean(luma < PARTIAL_BLACK // 2)) > BLACK_SHARE
 
 
-def _first_frame(pixel_format: PixelFormat, header: Header) -> np.ndarray:
-    """Its bytes."""
-    header.file.seek(header.pixel_start)
-    return np.frombuffer(header.file.read(pixel_format.frame_bytes), np.uint8).astype(np.int16)
-
-
-def _may_be(pixel_format: PixelFormat, declared: PixelFormat, header: Header) -> bool:
-    """False where grey pixels would be read as colours or words, though the bytes are neither."""
-    if declared.samples > 1 or len(data := _first_frame(pixel_format, header)) < pixel_format.frame_bytes:
-        return True
-    if pixel_format.samples == 3:
-        lit = data.reshape(-1, 3)[data.reshape(-1, 3).max(axis=1) > GREY_SPREAD]
-        return bool(np.mean(np.ptp(lit, axis=1) <= GREY_SPREAD) > 0.8)
-    high = 0 if header.transfer_syntax == uid.ExplicitVRBigEndian else 1
-    return pixel_format.bits_allocated == 8 or not data[high::2].any()
-
-
-def _smoothest(found: list[tuple[PixelFormat, int]], header: Header) -> tuple[PixelFormat, int]:
-    """The layout under which neighbouring rows are most alike; the first of those that are nearly so."""
-    roughness = []
-    for pixel_format, _ in found:
-        data = _first_frame(pixel_format, header)
-        pitch = max(pixel_format.frame_bytes // pixel_format.rows, 1)
-        step = np.abs(data[pitch:] - data[:-pitch])
-        roughness.append(float(step.mean()) if step.size else np.inf)
-    likeliest = found[0], roughness[0]
-    for layout, rough in zip(found[1:], roughness[1:], strict=True):
-        if rough < MUCH_SMOOTHER * likeliest[1]:
-            likeliest = layout, rough
-    return likeliest[0]
-
-
 def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[PixelFormat, UID, tuple[str, ...]]:
     """What a compressed frame says of itself: its pixels, and the transfer syntax that it is of; and notes."""
     family, size, pixel_format = syntax, None, declared
@@ -199,7 +85,7 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
             if info.is_jpeg_ls != (syntax in uid.JPEGLSTransferSyntaxes):
                 family = uid.JPEGLSLossless if info.is_jpeg_ls else uid.JPEGBaseline8Bit
         elif stream.startswith((b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")):
-            size = j2k_size(stream)[2:]
+            size = j2k_size(stream)[2:4]
             family = syntax if syntax in J2K_SYNTAXES else uid.JPEG2000
     except (ValueError, IndexError, struct.error):  # the decoder will say what is wrong with it
         return declared, syntax, ()
@@ -215,8 +101,11 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
                 declared, samples=components, photometric="MONOCHROME2" if is_grey else colours, planar=0
             )
             notes.append(f"Samples per Pixel says {declared.samples}, but the frames have {components}.")
-    if precision < declared.bits_stored:
-        pixel_format = replace(pixel_format, bits_stored=precision)
+    if precision == declared.bits_allocated >= declared.bits_stored:  # whole words, the bits in them as declared
+        return pixel_format, family, tuple(notes)
+    allocated = max(declared.bits_allocated, 8 if precision <= 8 else 16)
+    pixel_format = replace(pixel_format, bits_allocated=allocated, bits_stored=precision, high_bit=precision - 1)
+    if precision != declared.bits_stored:
         notes.append(f"Bits Stored says {declared.bits_stored}, but the frames have {precision}.")
     return pixel_format, family, tuple(notes)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +13,10 @@ from pydicom.uid import UID
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import is_colour, make_picture
-from usdehaze.io.dicom.evidence import (
-    BY_FILE,
-    Layout,
-    count_note,
-    is_full_range,
-    native_layout,
-    stream_layout,
-    true_colours,
-    true_planes,
-)
+from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
+from usdehaze.io.dicom.native import BY_FILE, Layout, count_note, native_layout
 from usdehaze.io.dicom.timing import frame_times_s
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
@@ -60,6 +53,9 @@ class Levels:
         return np.clip((samples.astype(np.float32) - self.low) * np.sign(self.high - self.low), 0, None)
 
 
+SURVEYED = Levels(0, 2**16 - 1, 2**16 - 1)  # of 16 bits only the largest value can tell
+
+
 class DicomFile:
     """An opened ultrasound image, multi-frame image or secondary capture.
 
@@ -90,6 +86,7 @@ class DicomFile:
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
             self.notes, self._colours = self.layout.notes, None
             self._check_colours()
+            self._check_white()
         except BaseException:
             self.close()
             raise
@@ -99,10 +96,17 @@ class DicomFile:
         header = self.header
         if not header.encapsulated:
             layout = true_planes(header, native_layout(header, declared, said, path))
-            return layout, _from_bytes(header, layout, header.transfer_syntax, path)
+            labelled = header.attributes.file_meta.TransferSyntaxUID
+            if labelled != header.transfer_syntax:
+                note = f"The transfer syntax says {labelled.name}, but the file is {header.transfer_syntax.name}."
+                layout = replace(layout, notes=(*layout.notes, note))
+            return _from_bytes(header, layout, header.transfer_syntax, path)
         if header.transfer_syntax in VIDEO_SYNTAXES:
             video = self._video = VideoFrames(header, said or 1, declared, path)
-            n_frames = said if said and said > 1 else video.count()
+            n_frames = video.count()
+            if n_frames < (said or 1):
+                advice = "the file may be cut off"
+                raise InputError(path, f"video of {n_frames} frames", f"{said} as Number of Frames says", advice)
             notes = () if n_frames == said else (count_note(said, n_frames),)
             return Layout(declared, n_frames, notes), lambda index: video.read(index)
         held, notes = frames_held(header, path), ()
@@ -111,8 +115,7 @@ class DicomFile:
             notes = (count_note(said, n_frames),)
         first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
         pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
-        layout = Layout(pixel_format, n_frames, (*notes, *told))
-        return layout, _from_bytes(header, layout, syntax, path)
+        return _from_bytes(header, Layout(pixel_format, n_frames, (*notes, *told)), syntax, path)
 
     def _check_colours(self) -> None:
         """Whether the first frame is a grey picture under its label, or under another one alone."""
@@ -132,6 +135,24 @@ class DicomFile:
             note = f"The colours are labelled {was}, but read as {now} they make a grey picture."
             self.notes += (Guess(note, BY_FILE),)
 
+    def _check_white(self) -> None:
+        """Whether values are those of 8 or 12 bits under a label of at least two more, where no window says better."""
+        levels, largest = self.levels, 2**self.pixel_format.bits_stored - 1
+        whites = [white for white in (255, 4095) if white < largest // 2]
+        if is_colour(self.pixel_format) or levels.note or levels == SURVEYED or not whites:
+            return
+        peak = 0
+        for index in range(self.n_frames):
+            with suppress(InputError):  # told where it is asked for
+                peak = max(peak, int(self._decode(index)[0].max()))
+            if peak > whites[-1]:
+                return
+        white = next(white for white in whites if peak <= white)
+        low, high = (white, 0) if levels.low else (0, white)
+        self.levels = Levels(low, high, white)
+        note = f"Bits Stored says {self.pixel_format.bits_stored}, but no value is above {white}, taken as 0 dB."
+        self.notes += (Guess(note, BY_FILE),)
+
     def picture(self, index: int) -> Picture:
         """Frame ``index`` of the file, decoded.
 
@@ -148,7 +169,7 @@ class DicomFile:
     def stored(self) -> StoredCine:
         """The frames as levels."""
         attributes, levels, colour = self.header.attributes, self.levels, is_colour(self.pixel_format)
-        units, full_scale = "grey", levels.full_scale if levels != Levels(0, 2**16 - 1, 2**16 - 1) else None
+        units, full_scale = "grey", levels.full_scale if levels != SURVEYED else None
         if colour or levels.full_scale == 255:
             units, full_scale = "8-bit", None
         stored_type = np.uint8 if colour or self.pixel_format.bits_allocated == 8 else np.uint16
@@ -160,7 +181,7 @@ class DicomFile:
             read=lambda index: self.levels_of(self.picture(index)),
             picture=(lambda index: self.picture(index)) if colour else None,
             units=units,
-            full_scale=full_scale,  # of 16 bits only the largest value can tell
+            full_scale=full_scale,
             frame_times_s=frame_times_s(attributes, self.n_frames),
             assumptions=self.notes,
         )
@@ -172,11 +193,15 @@ class DicomFile:
             self._video.close()
 
 
-def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> Decode:
-    """The decoder of frames that lie in the file one by one."""
+def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> tuple[Layout, Decode]:
+    """The decoder of frames that lie in the file one by one, and the layout with their High Bit as they have it."""
+    stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path, layout.gap)
+    if layout.pixel_format.shift:
+        middle = layout.n_frames // 2
+        words, _ = make_decoder(syntax, layout.pixel_format.whole_words, path)(stored(middle), middle)
+        layout = true_bits(layout, words)
     decode = make_decoder(syntax, layout.pixel_format, path)
-    stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path)
-    return lambda index: decode(stored(index), index)
+    return layout, lambda index: decode(stored(index), index)
 
 
 def find_levels(header: Header, pixel_format: PixelFormat) -> Levels:

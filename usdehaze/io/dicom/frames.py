@@ -34,7 +34,7 @@ def frames_held(header: Header, path: object) -> int:
     return sum(_begins_image(header.file, *span) for span in spans)
 
 
-def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) -> ReadFrame:
+def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object, gap: int = 0) -> ReadFrame:
     """A function that reads the stored bytes of one frame.
 
     Args:
@@ -42,6 +42,7 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
         n_frames: Number of Frames.
         frame_bytes: size of a frame that is not compressed.
         path: for messages.
+        gap: bytes of padding after such a frame.
 
     Raises:
         InputError: the pixel data hold fewer frames than declared, or are cut off.
@@ -54,7 +55,7 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
 
     else:
         held = min(header.pixel_length, os.fstat(header.file.fileno()).st_size - header.pixel_start)
-        if held < n_frames * frame_bytes:
+        if held < n_frames * (frame_bytes + gap) - gap:
             raise InputError(
                 path,
                 f"pixel data of {held} bytes",
@@ -63,7 +64,7 @@ def frame_reader(header: Header, n_frames: int, frame_bytes: int, path: object) 
             )
 
         def spans_of(index: int) -> list[Span]:
-            return [(header.pixel_start + index * frame_bytes, frame_bytes)]
+            return [(header.pixel_start + index * (frame_bytes + gap), frame_bytes)]
 
     def read(index: int) -> bytes:
         return b"".join(_at(header.file, *span) for span in spans_of(index))

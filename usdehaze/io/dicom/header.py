@@ -42,7 +42,7 @@ class Header:
 
     Attributes:
         attributes: the data set, without the pixel data and without attributes over `LARGEST_ELEMENT`.
-        transfer_syntax: of the pixel data.
+        transfer_syntax: of the pixel data, as they are.
         file: open at any position; closed by whoever asked for the header.
         pixel_start: offset in ``file`` of the value of Pixel Data.
         pixel_length: its length in bytes, None where it is encapsulated.
@@ -82,7 +82,7 @@ def open_header(path: str | os.PathLike[str]) -> Header:
             _check_kind(attributes, path)
             if syntax == DeflatedExplicitVRLittleEndian:
                 syntax = ExplicitVRLittleEndian
-            start, length, vr = _pixel_element(file, syntax, path)
+            syntax, start, length, vr = _pixel_element(file, syntax, path)
         return Header(attributes, syntax, file, start, length, vr)
     except BaseException as error:
         if file is not None:
@@ -192,8 +192,8 @@ def _check_kind(attributes: Dataset, path: object) -> None:
     raise InputError(path, f"is {kind}", "an ultrasound image, or a secondary capture of Modality US")
 
 
-def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[int, int | None, str]:
-    """Where the value of Pixel Data begins, its length and VR; ``file`` stands at the element."""
+def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[UID, int, int | None, str]:
+    """Their true syntax, where the value of Pixel Data begins, its length and VR; ``file`` stands at the element."""
     order = ">" if syntax == ExplicitVRBigEndian else "<"
     header = file.read(12)
     if len(header) < 8:
@@ -201,10 +201,15 @@ def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[int, int 
     group, element = struct.unpack(order + "HH", header[:4])
     if (group << 16) + element != PIXEL_DATA:
         raise InputError(path, "is a DICOM file without Pixel Data in whole numbers", "an ultrasound image")
+    has_vr = header[4:6] in (b"OB", b"OW", b"UN") and len(header) == 12  # as a length each of these would be odd
+    if syntax == ImplicitVRLittleEndian and has_vr:
+        syntax = ExplicitVRLittleEndian
+    elif syntax == ExplicitVRLittleEndian and not has_vr and header[4] % 2 == 0 and any(header[4:8]):
+        syntax = ImplicitVRLittleEndian
     if syntax == ImplicitVRLittleEndian:
         vr, (length,) = "OW", struct.unpack(order + "L", header[4:8])
         file.seek(-4 if len(header) == 12 else 0, os.SEEK_CUR)
-    elif header[4:6] in (b"OB", b"OW", b"UN") and len(header) == 12:
+    elif has_vr:
         vr, (length,) = header[4:6].decode(), struct.unpack(order + "L", header[8:12])
     else:
         raise unreadable(path, "Pixel Data is neither bytes nor words")
@@ -213,4 +218,4 @@ def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[int, int 
         raise InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax ({syntax.name})")
     if length == 0:
         raise InputError(path, "is a DICOM file whose pixel data are empty", "an ultrasound image")
-    return file.tell(), None if length == UNDEFINED else length, vr
+    return syntax, file.tell(), None if length == UNDEFINED else length, vr

@@ -97,8 +97,8 @@ def jpeg_xl_size(stream: bytes) -> tuple[int, int]:
     return rows, rows * over // under
 
 
-def j2k_size(stream: bytes) -> tuple[int, int, int, int]:
-    """Rows, columns, components and bits a sample in the SIZ segment of a JPEG 2000 codestream.
+def j2k_size(stream: bytes) -> tuple[int, int, int, int, bool]:
+    """Rows, columns, components, bits a sample and whether they are signed, in a JPEG 2000 codestream's SIZ segment.
 
     Raises:
         ValueError: there is none.
@@ -109,7 +109,7 @@ def j2k_size(stream: bytes) -> tuple[int, int, int, int]:
         components, precision = struct.unpack(">HB", stream[at + 40 : at + 43])
     except struct.error:
         raise ValueError("a SIZ segment that is cut off") from None
-    return bottom - top, right - left, components, (precision & 0x7F) + 1
+    return bottom - top, right - left, components, (precision & 0x7F) + 1, precision > 0x7F
 
 
 def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:

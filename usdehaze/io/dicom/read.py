@@ -51,8 +51,8 @@ class DicomScan(StoredScan):
     """Frames of a DICOM file.
 
     Grey levels of 8 bits span the dynamic range, 255 = 0 dB. Of those of more bits, Window Center and Width span it
-    where the file has them (they map such values to the screen), else all values of Bits Stored. The cines have a
-    ``tissue_mask``, False where there is colour or another region.
+    where the file has them (they map such values to the screen), else all values of Bits Stored, or of 8 or 12
+    bits where none is larger. The cines have a ``tissue_mask``, False where there is colour or another region.
 
     Attributes:
         attributes: everything in the file but the pixel data.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
 
 import numpy as np
 
@@ -18,6 +17,7 @@ VIDEO_SYNTAXES = {  # to Lossy Image Compression Method (0028,2114)
     **dict.fromkeys((f"1.2.840.10008.1.2.4.10{digit}" for digit in "23456"), "ISO_14496_10"),
     **dict.fromkeys((f"1.2.840.10008.1.2.4.10{digit}" for digit in "78"), "ISO_23008_2"),
 }
+VIDEO_SYNTAXES |= {f"{syntax}.1": VIDEO_SYNTAXES[syntax] for syntax in [*VIDEO_SYNTAXES][:7]}  # in fragments
 COPY_BYTES = 2**20
 
 
@@ -61,16 +61,17 @@ class VideoFrames:
         """Frames in the stream, all of it decoded.
 
         Raises:
-            InputError: the stream cannot be decoded.
+            InputError: the stream cannot be decoded, or has frames of another size.
         """
         count = 0
-        with suppress(InputError):
+        try:
             while True:
                 self._decoder.read(count)
                 count += 1
+        except InputError:
+            if count == 0:
+                raise
         self._decoder.close()
-        if count == 0:
-            raise InputError(self._decoder.path, "its video cannot be decoded", advice="the file may be damaged")
         return count
 
     def close(self) -> None:
