@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from _scans import fan_frames, refused
+from _scans import fan_frames, in_db, refused, speckled_fan
 from scipy.io import savemat
 
 import usdehaze as ud
@@ -111,6 +111,32 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
     assert close(ud.open_cine(path))
     savemat(path, {"a": FRAMES, "b": FRAMES})
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
+
+
+def as_matlab_saves_doubles(path, **variables):
+    """Whole numbers of class double, stored as uint8: savemat's uint8 arrays under another class."""
+    savemat(path, variables)
+    flags = struct.pack("<2I", 6, 8)  # element: array flags, 8 bytes, the class first
+    path.write_bytes(path.read_bytes().replace(flags + b"\x09", flags + b"\x06"))
+    return path
+
+
+def test_the_class_of_a_mat_file_says_what_its_bytes_are(tmp_path):
+    db = np.rint(in_db(speckled_fan(12)))
+    stored = np.moveaxis(db + 60, 0, 2).astype(np.uint8)
+    cells = np.empty(12, object)
+    cells[:] = list((db + 60).astype(np.uint8))
+    for number, variable in enumerate((stored, {"img": stored, "iq": stored[:9, :9, 0] + 1j}, cells)):
+        cine = ud.open_cine(
+            as_matlab_saves_doubles(tmp_path / f"{number}.mat", x=variable), dataset=("x", "x/img", "x")[number]
+        )
+        assert cine.source.units == "dB" and np.abs(cine.frames - db).max() < 1e-3
+    path = as_matlab_saves_doubles(tmp_path / "iq.mat", x={"img": stored, "iq": stored + 1j * stored[::-1]})
+    iq = ud.open_cine(path, dataset="x/iq")
+    assert iq.source.units == "I/Q" and np.ptp(iq.frames) == 60
+    savemat(path, {"x": {"wall": FRAMES.transpose(1, 2, 0) > 99, "img": FRAMES.transpose(1, 2, 0)}})
+    cine = ud.open_cine(path)  # logical arrays are no frames
+    assert cine.source.dataset == "x/img" and cine.source.units == "8-bit"
 
 
 def test_mat_files_that_cannot_be_used(tmp_path):
