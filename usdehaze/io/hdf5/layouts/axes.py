@@ -20,9 +20,11 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, plain, value_type
+from usdehaze.io.hdf5.layouts.packing import unpacked
 from usdehaze.io.hdf5.layouts.resemblance import COLOUR_LIKENESS, COLOUR_SHARE, changes, likeness, shared_levels
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
+from usdehaze.io.names import called
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 
@@ -41,12 +43,13 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
     """
     name = str(dataset.name).lstrip("/")
     if not is_numeric(dataset.dtype):
-        raise InputError(path, f"dataset {name!r} holds {dataset.dtype}", "numbers")
+        raise InputError(path, f"{called(name)} holds {dataset.dtype}", "numbers")
+    dataset, notes = unpacked(dataset, path)
     order, because = (_asked(axes, dataset, path), "") if axes else find_axes(dataset)
     sides = {letter: dataset.shape[axis] for letter, axis in order.items()}
     if not {"H", "W"} <= set(sides) or min(sides["H"], sides["W"]) < MIN_SIDE:
         raise InputError(
-            path, f"dataset {name!r} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
+            path, f"{called(name)} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
         )
     reader = BlockReader(dataset, order.get("T"))
     read = reader.__call__
@@ -73,7 +76,7 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
         (sides.get("T", 1), sides["H"], sides["W"]),
         value_type(dataset.dtype),
         read_frame,
-        assumptions=("Colour channels taken together as their luma.",) if channels > 1 else (),
+        assumptions=notes + (("Colour channels taken together as their luma.",) if channels > 1 else ()),
         guessed_axes="" if axes else "".join(sorted(order, key=lambda letter: order[letter])),
         axes_because=because,
         picture=picture if channels > 1 else None,
@@ -167,8 +170,8 @@ def _asked(axes: str, dataset: h5py.Dataset, path: object) -> dict[str, int]:
     long = [axis for axis, side in enumerate(dataset.shape) if side > 1]
     chosen = list(range(dataset.ndim)) if len(letters) == dataset.ndim else long
     if len(letters) != len(chosen):
-        name = str(dataset.name).lstrip("/")
-        raise InputError(path, f"axes {axes!r} for dataset {name!r} of shape {dataset.shape}", "a letter for each axis")
+        found = f"axes {axes!r} for {called(str(dataset.name).lstrip('/'))} of shape {dataset.shape}"
+        raise InputError(path, found, "a letter for each axis")
     order = dict(zip(letters, chosen, strict=True))
     if "C" in order and dataset.shape[order["C"]] not in (1, 3, 4):
         raise InputError(path, f"axes {axes!r} make {dataset.shape[order['C']]} colour channels", "1, 3 or 4")
