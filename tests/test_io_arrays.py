@@ -1,6 +1,7 @@
 """NumPy's files, MAT-files before v7.3 and NIfTI as scans."""
 
 import gzip
+import os
 import pickle
 import struct
 import zipfile
@@ -11,7 +12,9 @@ from _scans import fan_frames, in_db, refused, speckled_fan
 from scipy.io import savemat
 
 import usdehaze as ud
+from usdehaze.errors import InputError
 from usdehaze.io import kind_of, list_scans, open_scan
+from usdehaze.io.arrays import npy
 
 FRAMES = fan_frames(12, 72, 80)
 
@@ -44,6 +47,28 @@ def test_npy_frames_are_read_where_they_lie_in_any_order_and_processes(tmp_path)
         for start, stop in ((7, 9), (0, 2), (11, 12)):
             assert np.array_equal(again.read_db(start, stop), scan.read_db(start, stop))
             assert np.abs(scan.read_db(start, stop) - 60 * (FRAMES[start:stop] / 255 - 1)).max() < 1e-3
+
+
+@pytest.mark.parametrize("order", ["THW", "HWT", "HTW"])
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray])
+def test_npy_larger_than_what_is_read_at_once(tmp_path, monkeypatch, order, layout):
+    monkeypatch.setattr(npy, "_PIECE_BYTES", 100)
+    array = layout(FRAMES[None].transpose([0, *("THW".index(letter) + 1 for letter in order)]))
+    np.save(tmp_path / "a.npy", array)
+    assert close(ud.open_cine(tmp_path / "a.npy", axes=order))
+    with open(tmp_path / "a.npy", "rb") as file:
+        stored = npy.array_in(file, "a.npy")
+        for part in ((), (0, slice(3, 7)), (slice(None), slice(None), slice(5, 60, 7), 3)):
+            assert np.array_equal(stored[part], array[part])
+
+
+def test_npy_cut_off_while_it_is_read_is_one_line(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.repeat(FRAMES, 20, axis=0))
+    with open_scan(path) as scan:
+        os.truncate(path, 1000)
+        with pytest.raises(InputError, match="changed while it was read"):
+            scan.read(200, 201)
 
 
 def test_npy_that_cannot_be_frames(tmp_path):
