@@ -6,6 +6,7 @@ import pickle
 import struct
 import zipfile
 
+import nibabel
 import numpy as np
 import pytest
 from _scans import fan_frames, in_db, refused, speckled_fan
@@ -177,8 +178,6 @@ def test_mat_files_that_cannot_be_used(tmp_path):
 
 def nifti(path, array, zooms=None, units=("mm", "sec"), slope=None):
     """``array`` as nibabel counts the axes: columns, rows, ..."""
-    import nibabel
-
     image = nibabel.Nifti1Image(array, np.eye(4))
     if zooms is not None:
         image.header.set_zooms(zooms)
@@ -217,6 +216,28 @@ def test_nifti_of_one_frame_of_rows_first_and_of_scaled_values(tmp_path):
     assert any("lies on its side in the file: axes taken as TWH" in note for note in cine.source.assumptions)
     scaled = nifti(tmp_path / "c.nii.gz", (FRAMES.transpose(2, 1, 0) // 5).astype(np.int16), slope=5)
     assert close(ud.open_cine(scaled, units="grey"), FRAMES // 5 * 5)
+
+
+def test_nifti_with_vectors_is_colour_where_it_could_be(tmp_path):
+    def vectors(array, intent="vector"):
+        image = nibabel.Nifti1Image(array, np.eye(4))
+        image.header.set_intent(intent)
+        image.header.set_zooms((0.3, 0.2, *[1] * (array.ndim - 2)))
+        nibabel.save(image, tmp_path / "a.nii")
+        return tmp_path / "a.nii"
+
+    grey = FRAMES.transpose(2, 1, 0)
+    one = ud.open_cine(vectors(np.repeat(grey[:, :, :1, None, None], 3, axis=4)))
+    assert close(one, FRAMES[:1]) and one.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    assert one.source.units == "8-bit" and "Colour channels taken together as their luma." in one.source.assumptions
+    for several in (grey[:, :, :, None, None], grey[:, :, None, :, None]):
+        assert close(ud.open_cine(vectors(np.repeat(several, 3, axis=4))))
+    refused(
+        vectors(np.repeat(grey[:, :, :1, None, None], 2, axis=4)), "holds 2 components a pixel (uint8)", "code 1007"
+    )
+    moved = np.repeat(grey[:, :, :1, None, None], 3, axis=4).astype(np.float32)
+    refused(vectors(moved), "holds 3 components a pixel (float32)")
+    refused(vectors(moved, "displacement vector"), "as its intent code 1006 says")
 
 
 def test_nifti_that_cannot_be_frames(tmp_path):
