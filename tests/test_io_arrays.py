@@ -1,15 +1,19 @@
 """NumPy's files, MAT-files before v7.3 and NIfTI as scans."""
 
+import errno
 import gzip
+import io
+import logging
 import os
 import pickle
 import struct
+import tempfile
 import zipfile
 
 import nibabel
 import numpy as np
 import pytest
-from _scans import fan_frames, in_db, refused, speckled_fan
+from _scans import fan_frames, in_db, refused, speckled_fan, write
 from scipy.io import savemat
 
 import usdehaze as ud
@@ -70,6 +74,35 @@ def test_npy_cut_off_while_it_is_read_is_one_line(tmp_path):
         os.truncate(path, 1000)
         with pytest.raises(InputError, match="changed while it was read"):
             scan.read(200, 201)
+
+
+def test_empty_arrays_beside_the_frames_do_not_count(tmp_path):
+    nothing = np.zeros((0, 72, 80), np.uint8)
+    np.savez(tmp_path / "a.npz", roi=nothing, image=FRAMES)
+    savemat(tmp_path / "a.mat", {"roi": nothing, "image": FRAMES.transpose(1, 2, 0)})
+    write(tmp_path / "a.h5", {"roi": nothing, "image": FRAMES})
+    for path in tmp_path.iterdir():
+        assert close(ud.open_cine(path))
+    refused(write(tmp_path / "b.h5", {"roi": nothing}), "dataset 'roi' is empty")
+
+
+def test_messages_on_a_file_of_one_array_do_not_name_it(tmp_path):
+    np.save(tmp_path / "a.npy", np.full((3, 64, 64), np.nan))
+    refused(tmp_path / "a.npy", "its array holds no finite value")
+    np.save(tmp_path / "a.npy", np.zeros((5, 6, 7, 8)))
+    refused(tmp_path / "a.npy", "its array has shape (5, 6, 7, 8)")
+    refused(nifti(tmp_path / "a.nii", np.full((64, 64), np.nan)), "its array holds no finite value")
+
+
+def test_npz_without_room_to_unpack_it_says_so(tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, block):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    np.savez(tmp_path / "a.npz", image=FRAMES)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    refused(tmp_path / "a.npz", "cannot be unpacked into /scratch (No space left on device)", "TMPDIR")
 
 
 def test_npy_that_cannot_be_frames(tmp_path):
@@ -238,6 +271,16 @@ def test_nifti_with_vectors_is_colour_where_it_could_be(tmp_path):
     moved = np.repeat(grey[:, :, :1, None, None], 3, axis=4).astype(np.float32)
     refused(vectors(moved), "holds 3 components a pixel (float32)")
     refused(vectors(moved, "displacement vector"), "as its intent code 1006 says")
+
+
+def test_nibabel_says_nothing_of_what_it_mends(tmp_path, caplog):
+    path = nifti(tmp_path / "a.nii", FRAMES.transpose(2, 1, 0), (0.3, 0.2, 1.5))
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<2f", content, 80, -0.3, -0.2)  # pixdim
+    path.write_bytes(content)
+    with caplog.at_level(logging.DEBUG, "nibabel.global"):
+        cine = ud.open_cine(path)
+    assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4)) and not caplog.records
 
 
 def test_nifti_that_cannot_be_frames(tmp_path):

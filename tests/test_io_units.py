@@ -1,5 +1,7 @@
 """What stored values are, told by what they look like: grey levels under any scaling, decibels, envelopes, RF."""
 
+import warnings
+
 import h5py
 import numpy as np
 import pytest
@@ -129,6 +131,17 @@ def test_nan_outside_the_fan_is_the_floor(tmp_path, inside, expected, everywhere
     assert np.all(cine.frames[outside] == -cine.dynamic_range_db) and off(cine, expected) < STEP_DB
     assert any(note.startswith("NaN outside the image taken as the floor") for note in cine.source.assumptions)
     assert cine.geometry.sector is not None
+
+
+def test_numbers_near_the_largest_that_there_are_raise_no_warnings(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for largest, dtype in ((3e38, np.float32), (1.7e308, np.float64)):
+            assert off(read(tmp_path, (ECHOES * largest).astype(dtype), units="envelope"), DB) < 1e-3
+        for frames in (3, 12):  # the bytes of floats the wrong way round: some are signalling NaN
+            swapped = in_db(speckled_fan(frames)).astype(np.float32).byteswap()
+            with pytest.raises(InputError, match="both signs"):
+                read(tmp_path, swapped)
 
 
 def test_nan_inside_the_image_is_refused(tmp_path):

@@ -76,6 +76,7 @@ def off_full_speckle(deviation_db: float) -> float:
     return abs(math.log(deviation_db / SPECKLE_DB)) if deviation_db > 0 else math.inf
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers near the largest that there are
 def look_over(stored: StoredCine, path: object) -> Survey:
     """One pass over the dataset, a frame at a time.
 

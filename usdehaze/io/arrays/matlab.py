@@ -62,7 +62,8 @@ class MatlabScan(StoredScan):
         others = {name: words for name, (_, words) in shapes.items() if name not in frames}
         notes: tuple[str, ...] = ()
         if wanted is None:
-            wanted, notes = choose(frames, others, self.path)
+            empty = [name for name, (shape, _) in shapes.items() if 0 in shape]
+            wanted, notes = choose(frames, others, self.path, empty=empty)
         if wanted not in shapes:
             raise InputError(self.path, f"no array {wanted!r}", f"one of {', '.join(list(shapes)[:8])}")
         if wanted not in arrays:

@@ -6,7 +6,10 @@ The fifth axis holds the components of vectors where the intent says so: ITK wri
 from __future__ import annotations
 
 import gzip
-from contextlib import AbstractContextManager
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -125,4 +128,20 @@ def _header(file: Any) -> Any:
 
     start = file.read(4)
     kind = Nifti1Header if 348 in (int.from_bytes(start, "little"), int.from_bytes(start, "big")) else Nifti2Header
-    return kind(start + file.read(kind.template_dtype.itemsize - 4))
+    with quiet_nibabel():
+        return kind(start + file.read(kind.template_dtype.itemsize - 4))
+
+
+@contextmanager
+def quiet_nibabel() -> Iterator[None]:
+    """Inside the block nibabel logs nothing of what this thread does: it mends small faults of headers, and says so."""
+    logger, thread = logging.getLogger("nibabel.global"), threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_another)

@@ -41,7 +41,8 @@ class NpzScan(StoredScan):
             others = {name: shapes[name] for name in members if name not in frames}
             name, notes = self.reading.dataset, tuple[str, ...]()
             if name is None:
-                name, notes = choose(frames, others, self.path)
+                empty = [name for name, (shape, _) in members.items() if 0 in shape]
+                name, notes = choose(frames, others, self.path, empty=empty)
             if name not in members:
                 raise InputError(self.path, f"no array {name!r}", f"one of {', '.join(shapes)}")
             self._file = tempfile.TemporaryFile()

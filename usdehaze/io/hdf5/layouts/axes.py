@@ -96,6 +96,7 @@ def octave_group(dataset: h5py.Dataset) -> h5py.Group | None:
     return group if group is not None and "OCTAVE_NEW_FORMAT" in group.attrs else None
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def find_axes(dataset: h5py.Dataset) -> tuple[dict[str, int], str]:
     """Axis of each letter, empty where no rule fits, and why, to go on with after their names."""
     writer = turned_by(dataset)

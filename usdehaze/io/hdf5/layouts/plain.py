@@ -43,13 +43,18 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if reading.dataset is not None:
         return _read(file, path, reading.dataset, reading.axes)
     candidates, others, links = _look_through(file, path)
-    name, notes = choose(candidates, others, path, links)
+    empty = [name for name in candidates if 0 in file[name].shape]
+    name, notes = choose(candidates, others, path, links, empty)
     cine = _read(file, path, name, reading.axes)
     return replace(cine, assumptions=(*notes, *cine.assumptions))
 
 
 def choose(
-    candidates: dict[str, str], others: dict[str, str], path: object, links: Sequence[str] = ()
+    candidates: dict[str, str],
+    others: dict[str, str],
+    path: object,
+    links: Sequence[str] = (),
+    empty: Sequence[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """The only one among arrays that could be frames, by their names, and a sentence on those that were passed over.
 
@@ -58,10 +63,12 @@ def choose(
         others: of arrays that could not.
         path: for messages.
         links: names of what was not followed.
+        empty: names of candidates that hold nothing, which count where there is nothing else.
 
     Raises:
         InputError: see `recognise`.
     """
+    candidates = {name: words for name, words in candidates.items() if name not in empty} or candidates
     beamformed = [name for name in candidates if not channel.is_channel_data(name)]
     if candidates and not beamformed:
         raise channel.refusal(path, channel.layout_of(candidates))
