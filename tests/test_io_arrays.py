@@ -1,17 +1,25 @@
 """NumPy's files, MAT-files before v7.3 and NIfTI as scans."""
 
+import errno
 import gzip
+import io
+import logging
+import os
 import pickle
 import struct
+import tempfile
 import zipfile
 
+import nibabel
 import numpy as np
 import pytest
-from _scans import fan_frames, refused
+from _scans import fan_frames, in_db, refused, speckled_fan, write
 from scipy.io import savemat
 
 import usdehaze as ud
+from usdehaze.errors import InputError
 from usdehaze.io import kind_of, list_scans, open_scan
+from usdehaze.io.arrays import npy
 
 FRAMES = fan_frames(12, 72, 80)
 
@@ -44,6 +52,57 @@ def test_npy_frames_are_read_where_they_lie_in_any_order_and_processes(tmp_path)
         for start, stop in ((7, 9), (0, 2), (11, 12)):
             assert np.array_equal(again.read_db(start, stop), scan.read_db(start, stop))
             assert np.abs(scan.read_db(start, stop) - 60 * (FRAMES[start:stop] / 255 - 1)).max() < 1e-3
+
+
+@pytest.mark.parametrize("order", ["THW", "HWT", "HTW"])
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray])
+def test_npy_larger_than_what_is_read_at_once(tmp_path, monkeypatch, order, layout):
+    monkeypatch.setattr(npy, "_PIECE_BYTES", 100)
+    array = layout(FRAMES[None].transpose([0, *("THW".index(letter) + 1 for letter in order)]))
+    np.save(tmp_path / "a.npy", array)
+    assert close(ud.open_cine(tmp_path / "a.npy", axes=order))
+    with open(tmp_path / "a.npy", "rb") as file:
+        stored = npy.array_in(file, "a.npy")
+        for part in ((), (0, slice(3, 7)), (slice(None), slice(None), slice(5, 60, 7), 3)):
+            assert np.array_equal(stored[part], array[part])
+
+
+def test_npy_cut_off_while_it_is_read_is_one_line(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.repeat(FRAMES, 20, axis=0))
+    with open_scan(path) as scan:
+        os.truncate(path, 1000)
+        with pytest.raises(InputError, match="changed while it was read"):
+            scan.read(200, 201)
+
+
+def test_empty_arrays_beside_the_frames_do_not_count(tmp_path):
+    nothing = np.zeros((0, 72, 80), np.uint8)
+    np.savez(tmp_path / "a.npz", roi=nothing, image=FRAMES)
+    savemat(tmp_path / "a.mat", {"roi": nothing, "image": FRAMES.transpose(1, 2, 0)})
+    write(tmp_path / "a.h5", {"roi": nothing, "image": FRAMES})
+    for path in tmp_path.iterdir():
+        assert close(ud.open_cine(path))
+    refused(write(tmp_path / "b.h5", {"roi": nothing}), "dataset 'roi' is empty")
+
+
+def test_messages_on_a_file_of_one_array_do_not_name_it(tmp_path):
+    np.save(tmp_path / "a.npy", np.full((3, 64, 64), np.nan))
+    refused(tmp_path / "a.npy", "its array holds no finite value")
+    np.save(tmp_path / "a.npy", np.zeros((5, 6, 7, 8)))
+    refused(tmp_path / "a.npy", "its array has shape (5, 6, 7, 8)")
+    refused(nifti(tmp_path / "a.nii", np.full((64, 64), np.nan)), "its array holds no finite value")
+
+
+def test_npz_without_room_to_unpack_it_says_so(tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, block):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    np.savez(tmp_path / "a.npz", image=FRAMES)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    refused(tmp_path / "a.npz", "cannot be unpacked into /scratch (No space left on device)", "TMPDIR")
 
 
 def test_npy_that_cannot_be_frames(tmp_path):
@@ -113,6 +172,32 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
 
 
+def as_matlab_saves_doubles(path, **variables):
+    """Whole numbers of class double, stored as uint8: savemat's uint8 arrays under another class."""
+    savemat(path, variables)
+    flags = struct.pack("<2I", 6, 8)  # element: array flags, 8 bytes, the class first
+    path.write_bytes(path.read_bytes().replace(flags + b"\x09", flags + b"\x06"))
+    return path
+
+
+def test_the_class_of_a_mat_file_says_what_its_bytes_are(tmp_path):
+    db = np.rint(in_db(speckled_fan(12)))
+    stored = np.moveaxis(db + 60, 0, 2).astype(np.uint8)
+    cells = np.empty(12, object)
+    cells[:] = list((db + 60).astype(np.uint8))
+    for number, variable in enumerate((stored, {"img": stored, "iq": stored[:9, :9, 0] + 1j}, cells)):
+        cine = ud.open_cine(
+            as_matlab_saves_doubles(tmp_path / f"{number}.mat", x=variable), dataset=("x", "x/img", "x")[number]
+        )
+        assert cine.source.units == "dB" and np.abs(cine.frames - db).max() < 1e-3
+    path = as_matlab_saves_doubles(tmp_path / "iq.mat", x={"img": stored, "iq": stored + 1j * stored[::-1]})
+    iq = ud.open_cine(path, dataset="x/iq")
+    assert iq.source.units == "I/Q" and np.ptp(iq.frames) == 60
+    savemat(path, {"x": {"wall": FRAMES.transpose(1, 2, 0) > 99, "img": FRAMES.transpose(1, 2, 0)}})
+    cine = ud.open_cine(path)  # logical arrays are no frames
+    assert cine.source.dataset == "x/img" and cine.source.units == "8-bit"
+
+
 def test_mat_files_that_cannot_be_used(tmp_path):
     path = tmp_path / "a.mat"
     savemat(path, {"rf_data": np.random.default_rng(0).normal(size=(64, 64))})
@@ -126,8 +211,6 @@ def test_mat_files_that_cannot_be_used(tmp_path):
 
 def nifti(path, array, zooms=None, units=("mm", "sec"), slope=None):
     """``array`` as nibabel counts the axes: columns, rows, ..."""
-    import nibabel
-
     image = nibabel.Nifti1Image(array, np.eye(4))
     if zooms is not None:
         image.header.set_zooms(zooms)
@@ -166,6 +249,38 @@ def test_nifti_of_one_frame_of_rows_first_and_of_scaled_values(tmp_path):
     assert any("lies on its side in the file: axes taken as TWH" in note for note in cine.source.assumptions)
     scaled = nifti(tmp_path / "c.nii.gz", (FRAMES.transpose(2, 1, 0) // 5).astype(np.int16), slope=5)
     assert close(ud.open_cine(scaled, units="grey"), FRAMES // 5 * 5)
+
+
+def test_nifti_with_vectors_is_colour_where_it_could_be(tmp_path):
+    def vectors(array, intent="vector"):
+        image = nibabel.Nifti1Image(array, np.eye(4))
+        image.header.set_intent(intent)
+        image.header.set_zooms((0.3, 0.2, *[1] * (array.ndim - 2)))
+        nibabel.save(image, tmp_path / "a.nii")
+        return tmp_path / "a.nii"
+
+    grey = FRAMES.transpose(2, 1, 0)
+    one = ud.open_cine(vectors(np.repeat(grey[:, :, :1, None, None], 3, axis=4)))
+    assert close(one, FRAMES[:1]) and one.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    assert one.source.units == "8-bit" and "Colour channels taken together as their luma." in one.source.assumptions
+    for several in (grey[:, :, :, None, None], grey[:, :, None, :, None]):
+        assert close(ud.open_cine(vectors(np.repeat(several, 3, axis=4))))
+    refused(
+        vectors(np.repeat(grey[:, :, :1, None, None], 2, axis=4)), "holds 2 components a pixel (uint8)", "code 1007"
+    )
+    moved = np.repeat(grey[:, :, :1, None, None], 3, axis=4).astype(np.float32)
+    refused(vectors(moved), "holds 3 components a pixel (float32)")
+    refused(vectors(moved, "displacement vector"), "as its intent code 1006 says")
+
+
+def test_nibabel_says_nothing_of_what_it_mends(tmp_path, caplog):
+    path = nifti(tmp_path / "a.nii", FRAMES.transpose(2, 1, 0), (0.3, 0.2, 1.5))
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<2f", content, 80, -0.3, -0.2)  # pixdim
+    path.write_bytes(content)
+    with caplog.at_level(logging.DEBUG, "nibabel.global"):
+        cine = ud.open_cine(path)
+    assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4)) and not caplog.records
 
 
 def test_nifti_that_cannot_be_frames(tmp_path):

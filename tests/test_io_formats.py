@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from _dicom import write_dicom
@@ -97,6 +98,12 @@ def test_a_new_layout_is_read(tmp_path, monkeypatch):
     assert cine.source.layout == "toy layout"
     np.testing.assert_allclose(cine.frames, 60 * (FRAMES / 255 - 1), atol=1e-4)
     assert open_cine(path, dataset="b").source.dataset == "/b"
+
+
+def test_hdf5_is_found_behind_a_user_block_of_any_size(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=2**22) as file:
+        file["x"] = FRAMES
+    np.testing.assert_allclose(open_cine(tmp_path / "a.h5").frames, 60 * (FRAMES / 255 - 1), atol=1e-4)
 
 
 def test_content_decides_whatever_the_suffix(tmp_path):

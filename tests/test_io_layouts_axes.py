@@ -114,6 +114,21 @@ def test_matlab_counts_its_axes_the_other_way_round(tmp_path, n_frames):
     assert any("as MATLAB stores them" in s for s in cine.source.assumptions)
 
 
+@pytest.mark.parametrize("n_frames", [1, 12])
+def test_octave_counts_its_axes_the_other_way_round(tmp_path, n_frames):
+    frames, path = still(n_frames), tmp_path / "a.h5"
+    shown = frames.transpose(1, 2, 0).squeeze()  # H W T
+    with h5py.File(path, "w") as file:
+        variables = {"bmode": ("uint8 matrix", shown), "wall": ("bool matrix", shown)}
+        for name, (kind, array) in variables.items():
+            group = file.create_group(name)
+            group.attrs["OCTAVE_NEW_FORMAT"] = np.uint8(1)
+            group["type"], group["value"] = np.bytes_(kind), array.T
+    cine = ud.open_cine(path)
+    assert cine.source.dataset == "bmode/value" and np.abs(cine.frames - expected(frames)).max() < 1e-4
+    assert any("as Octave stores them" in note for note in cine.source.assumptions)
+
+
 def test_complex_frames_of_matlab_are_iq(tmp_path):
     rng = np.random.default_rng(0)
     base = rng.normal(size=(48, 40)) + 1j * rng.normal(size=(48, 40))

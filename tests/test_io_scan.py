@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import pickle
+import warnings
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -176,3 +178,15 @@ def test_a_zea_file_holds_the_maps_and_where_their_pixels_are(tmp_path, data_dir
     with h5py.File(data_dir / "hdf5" / "zea_beamformed_iq.hdf5") as file:
         theirs = file["tracks/track_0/data/beamformed_data/coordinates"][()]
     assert np.abs(coordinates_of(cine.geometry, cine.frames.shape[1:]) - theirs).max() < 1e-6
+
+
+def test_a_zea_file_leaves_out_times_that_it_cannot_hold(tmp_path):
+    cine = open_cine(write(tmp_path / "a.h5", {"x": fan_frames(3)}))
+    for latest, kept in ((2.0, True), (1e308, False)):
+        cine = replace(cine, frame_times_s=np.array([0.0, 1.0, latest]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with ZeaWriter(tmp_path / "a.hdf5", CineScan(cine), overwrite=True) as writer:
+                writer.append(a_result(cine))
+        with h5py.File(tmp_path / "a.hdf5") as file:
+            assert ("timestamps" in file["tracks/track_0/data/image"]) == kept

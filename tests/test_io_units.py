@@ -1,5 +1,8 @@
 """What stored values are, told by what they look like: grey levels under any scaling, decibels, envelopes, RF."""
 
+import warnings
+
+import h5py
 import numpy as np
 import pytest
 from _scans import in_db, speckled_fan, write
@@ -130,6 +133,17 @@ def test_nan_outside_the_fan_is_the_floor(tmp_path, inside, expected, everywhere
     assert cine.geometry.sector is not None
 
 
+def test_numbers_near_the_largest_that_there_are_raise_no_warnings(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for largest, dtype in ((3e38, np.float32), (1.7e308, np.float64)):
+            assert off(read(tmp_path, (ECHOES * largest).astype(dtype), units="envelope"), DB) < 1e-3
+        for frames in (3, 12):  # the bytes of floats the wrong way round: some are signalling NaN
+            swapped = in_db(speckled_fan(frames)).astype(np.float32).byteswap()
+            with pytest.raises(InputError, match="both signs"):
+                read(tmp_path, swapped)
+
+
 def test_nan_inside_the_image_is_refused(tmp_path):
     stored = DB.copy()
     stored[1, 50:53, 60] = np.nan
@@ -152,6 +166,69 @@ def test_options_win_over_what_values_look_like(tmp_path, options, expected):
     assert off(cine, expected) < 1e-3
     guesses = [note for note in cine.source.assumptions if isinstance(note, Guess)]
     assert not {guess.settle for guess in guesses} & {"--units", "--levels BLACK:WHITE"}
+
+
+def test_negative_values_over_more_than_any_scanner_shows_are_decibels_by_their_speckle_alone(tmp_path):
+    silent = np.where(ECHOES == 0, -240, 20 * np.log10(np.maximum(ECHOES, 1e-12)))
+    cine = read(tmp_path, silent)
+    assert cine.source.units == "dB" and off(cine, DB) < 1e-3
+    assert any(note == "Values <= 0 taken as dB, by their speckle." for note in cine.source.assumptions)
+    tenths = np.rint(DB * 10).astype(np.int16)
+    with pytest.raises(
+        InputError, match="dataset 'x' holds values from -600 to 0, whose speckle is not in dB; expected"
+    ):
+        read(tmp_path, tenths)
+    assert off(read(tmp_path, tenths, units="grey", levels=(-600, 0)), DB) < 0.06
+
+
+def packed(tmp_path, stored, **attributes):
+    path = write(tmp_path / "a.h5", {"x": stored})
+    with h5py.File(path, "r+") as file:
+        file["x"].attrs.update(attributes)
+    return path
+
+
+def test_values_packed_as_netcdf_packs_them_are_unpacked(tmp_path):
+    stored = np.where(ECHOES == 0, -32768, np.rint((DB + 30) * 10)).astype(np.int16)
+    cine = open_cine(packed(tmp_path, stored, scale_factor=0.1, add_offset=-30.0, _FillValue=np.int16([-32768])))
+    assert cine.source.units == "dB" and off(cine, DB) < 0.06
+    assert cine.source.assumptions[:2] == (
+        "Stored values scaled by 0.1 and shifted by -30, as scale_factor and add_offset say.",
+        "Stored values of -32768 taken as missing, as _FillValue or missing_value says.",
+    )
+    frames_last = open_cine(packed(tmp_path, stored.transpose(1, 2, 0), scale_factor=0.1, add_offset=-30.0))
+    assert len(frames_last.frames) == 2 and off(frames_last, DB) < 0.06
+
+
+@pytest.mark.parametrize("name", ["_FillValue", "missing_value"])
+def test_values_that_stand_for_none_are_outside_the_fan(tmp_path, name):
+    path = packed(tmp_path, np.where(ECHOES == 0, 1e20, DB).astype(np.float32), **{name: np.float32(1e20)})
+    cine = open_cine(path)
+    assert cine.source.units == "dB" and off(cine, DB) < 1e-3
+    holed = DB.astype(np.float32)
+    holed[1, 50:53, 60] = 1e20
+    with pytest.raises(InputError, match="frame 1 of dataset 'x' has 3 values that are not numbers"):
+        open_cine(packed(tmp_path, holed, **{name: 1e20}))
+
+
+def test_attributes_that_change_nothing_leave_bytes_what_they_are(tmp_path):
+    cine = open_cine(packed(tmp_path, GREY, scale_factor=1.0, add_offset=0, _FillValue=np.uint8(0), missing_value=-1))
+    assert cine.source.units == "8-bit" and off(cine, GREY_DB) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("scale_factor", 0.0, "is 0; expected one finite number but 0"),
+        ("scale_factor", [0.1, 0.2], "is 2 numbers"),
+        ("add_offset", np.nan, "is nan; expected one finite number"),
+        ("scale_factor", "0.1", "is no number"),
+        ("_FillValue", "none", "is no number"),
+    ],
+)
+def test_attributes_that_cannot_be_are_refused(tmp_path, name, value, found):
+    with pytest.raises(InputError, match=f"attribute {name} of dataset 'x' {found}"):
+        open_cine(packed(tmp_path, GREY, **{name: value}))
 
 
 def test_levels_that_cannot_be_are_refused(tmp_path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from usdehaze.errors import InputError
+
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 @contextmanager
@@ -20,7 +24,11 @@ def decoding(path: object, kind: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:  # only the system's and PIL's own words are known not to quote the file
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:  # of what is unpacked: the file itself is only read
+            found = f"cannot be unpacked into {tempfile.gettempdir()} ({error.strerror})"
+            raise InputError(path, found, advice="make room there, or name another folder with TMPDIR") from None
+        # only the system's and PIL's own words are known not to quote the file
         words = str(error).split("\n")[0] if isinstance(error, OSError | EOFError) else ""
         reason = words or type(error).__name__
         raise InputError(path, f"cannot be read as {kind} ({reason})", advice="it may be damaged") from None

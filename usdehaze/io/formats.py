@@ -88,7 +88,7 @@ def _is_hdf5(path: Path, start: bytes) -> bool:
         return True
     size, offset = path.stat().st_size, 512
     with open(path, "rb") as file:
-        while offset + 8 <= size and offset <= 2**20:  # behind a user block of 512, 1024, ... bytes
+        while offset + 8 <= size:  # behind a user block of 512, 1024, ... bytes
             file.seek(offset)
             if file.read(8) == _HDF5_SIGNATURE:
                 return True

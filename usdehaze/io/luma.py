@@ -7,6 +7,7 @@ import numpy as np
 _WEIGHTS = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is no number stays none, and is told by those who ask
 def luma(frame: np.ndarray) -> np.ndarray:
     """Luma of ``(H, W, 3 or 4)`` red, green, blue: ``(H, W)`` of the same type; a fourth channel is left out.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from usdehaze.errors import InputError
+from usdehaze.io.names import called
 from usdehaze.io.stored_cine import StoredCine
 
 BLOCK = 8  # px, side of the blocks that speckle is judged in
@@ -75,6 +76,7 @@ def off_full_speckle(deviation_db: float) -> float:
     return abs(math.log(deviation_db / SPECKLE_DB)) if deviation_db > 0 else math.inf
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers near the largest that there are
 def look_over(stored: StoredCine, path: object) -> Survey:
     """One pass over the dataset, a frame at a time.
 
@@ -106,7 +108,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         if index in chosen and stored.dtype.kind != "c":
             samples.append(_cut(frame).astype(np.float64))
     if count == 0:
-        raise InputError(path, f"dataset {stored.dataset!r} holds no finite value")
+        raise InputError(path, f"{called(stored.dataset)} holds no finite value")
     floor_share = at_floor / count
     if not samples or low == high:
         return Survey(low, high, whole, float(step) if whole else 0.0, floor_share, False, None, variation)

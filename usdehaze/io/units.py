@@ -8,7 +8,7 @@ stored values                        taken as
 ===================================  ==================================================================================
 complex                              I/Q; its envelope, 0 dB at the largest value of the dataset
 uint8                                "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
-all <= 0, over 15 or more            dB; ``-inf`` is the floor
+all <= 0, over 15 or more            dB, over more than 120 by their speckle alone; ``-inf`` is the floor
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
 anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
@@ -26,6 +26,7 @@ import numpy as np
 from usdehaze import decibels
 from usdehaze.errors import InputError
 from usdehaze.io.levels import DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
+from usdehaze.io.names import called
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.survey import SPECKLE_DB, Survey, look_over, off_full_speckle
@@ -141,11 +142,20 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
     """Units, and the sentence that says so."""
     low, high = survey.low, survey.high
     if high <= 0 and high - low >= MIN_DB - 5:
-        return "dB", "Values <= 0 taken as dB."
+        if high - low <= MAX_DB:
+            return "dB", "Values <= 0 taken as dB."
+        if survey.speckle.deviation < SPECKLE_DB * 1.5:
+            return "dB", "Values <= 0 taken as dB, by their speckle."
+        raise InputError(
+            path,
+            f"{called(stored.dataset)} holds values from {low:g} to {high:g}, whose speckle is not in dB",
+            f"decibels over at most {MAX_DB:g} dB",
+            "say --units dB, or --units grey with --levels BLACK:WHITE",
+        )
     if low < 0 < high and _is_rf(survey):
         raise InputError(
             path,
-            f"dataset {stored.dataset!r} holds values of both signs, {low:g} to {high:g}",
+            f"{called(stored.dataset)} holds values of both signs, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
             "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from usdehaze.result import Result
 
 ZEA_VERSION = "0.1.8"
+_LATEST_S = float(np.finfo(np.float32).max) / 2  # that the format can hold, as a difference too
 _DATA = "tracks/track_0/data"
 
 
@@ -58,7 +59,7 @@ class ZeaWriter(Sink):
                 group["min"], group["max"] = np.float32(-self.scan.dynamic_range_db), np.float32(0)
             if coordinates is not None:
                 group.create_dataset("coordinates", data=coordinates, compression="gzip", shuffle=True)
-            if times is not None and np.all(np.diff(times) > 0):
+            if times is not None and np.abs(times).max() < _LATEST_S and np.all(np.diff(times) > 0):
                 group["timestamps"] = np.asarray(times - times[0], np.float32)
                 group["start_time_offset"] = np.float32(times[0])
 

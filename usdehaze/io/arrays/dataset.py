@@ -15,19 +15,20 @@ class ArrayDataset:
 
     Args:
         name: of the array in its file; "" where the file holds no other.
-        array: numeric, of any shape; may lie in a file (``numpy.memmap``).
+        array: numeric, of any shape; may lie in a file.
         matlab: the axes are the other way round, as MATLAB stores them.
+        dtype: of the values, where the array holds them in a smaller type.
     """
 
     chunks = None
 
-    def __init__(self, name: str, array: np.ndarray, matlab: bool = False) -> None:
+    def __init__(self, name: str, array: Any, matlab: bool = False, dtype: np.dtype | None = None) -> None:
         self.name, self.array = name, array
-        self.shape, self.dtype, self.ndim, self.size = array.shape, array.dtype, array.ndim, array.size
+        self.shape, self.dtype, self.ndim, self.size = array.shape, dtype or array.dtype, array.ndim, array.size
         self.attrs = {"MATLAB_class": array.dtype.name} if matlab else {}
 
     def __getitem__(self, part: Any) -> np.ndarray:
-        return np.asarray(self.array[part])
+        return np.asarray(self.array[part], self.dtype)
 
 
 def check_array(shape: tuple[int, ...], dtype: np.dtype, stored: int, most_compressed: int, path: object) -> int:

@@ -1,11 +1,12 @@
 """MAT-files of versions 5 to 7 (those of 7.3 are HDF5), read by scipy.
 
 Numeric arrays anywhere in the file, in structures and cells too; a cell array of frames is a cine. MATLAB's axes are
-``H W T``.
+``H W T``. It stores whole numbers of any class in the fewest bytes that hold them: the class says what they are.
 """
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -20,10 +21,11 @@ from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.plain import choose
+from usdehaze.io.limits import MAX_FRAMES_BYTES
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
-_NUMBERS = {*"uint8 int8 uint16 int16 uint32 int32 uint64 int64 single double".split()}
+_NUMBERS = {*"uint8 int8 uint16 int16 uint32 int32 uint64 int64 single double".split()}  # as NumPy calls them, too
 _CONTAINERS = {"struct", "cell"}
 _MOST_COMPRESSED = 1032  # what zlib can reach
 _MATRIX, _COMPRESSED = 14, 15  # types of elements
@@ -54,21 +56,22 @@ class MatlabScan(StoredScan):
         elif any(frame_shaped(shape[::-1]) for shape, _ in shapes.values()):
             containers = []  # structures beside frames hold what belongs to them
         if containers:
-            loaded = loadmat(str(self.path), variable_names=containers, simplify_cells=True)
-            for name in containers:
-                arrays |= dict(_arrays(name, loaded[name], 0))
+            arrays = _arrays_in(self.path, containers)
         shapes |= {name: (a.shape, f"{a.shape} {a.dtype}") for name, a in arrays.items()}
         frames = {name: words for name, (shape, words) in shapes.items() if frame_shaped(shape[::-1])}
         others = {name: words for name, (_, words) in shapes.items() if name not in frames}
         notes: tuple[str, ...] = ()
         if wanted is None:
-            wanted, notes = choose(frames, others, self.path)
+            empty = [name for name, (shape, _) in shapes.items() if 0 in shape]
+            wanted, notes = choose(frames, others, self.path, empty=empty)
         if wanted not in shapes:
             raise InputError(self.path, f"no array {wanted!r}", f"one of {', '.join(list(shapes)[:8])}")
         if wanted not in arrays:
             arrays[wanted] = loadmat(str(self.path), variable_names=[wanted])[wanted]
-        axes = self.reading.axes and self.reading.axes[::-1]
-        dataset: Any = ArrayDataset(wanted, arrays[wanted].T, matlab=True)
+        array, axes = arrays[wanted].T, self.reading.axes and self.reading.axes[::-1]
+        declared = variables.get(wanted, ((), ""))[1]
+        dtype = np.dtype(declared) if declared in _NUMBERS and array.dtype.kind != "c" else None
+        dataset: Any = ArrayDataset(wanted, array, matlab=True, dtype=dtype)
         cine = frames_of(dataset, self.path, "MAT-file", axes)
         return replace(cine, assumptions=(*notes, *cine.assumptions), guessed_axes=cine.guessed_axes[::-1])
 
@@ -96,6 +99,27 @@ def check_elements(path: Any) -> None:
                 declared = int.from_bytes(inner[4:8], order)  # type: ignore[arg-type]
                 check_array((declared,), np.dtype(np.uint8), length, _MOST_COMPRESSED, path)
             at += 8 + length
+
+
+def _arrays_in(path: Any, containers: list[str]) -> dict[str, np.ndarray]:
+    """Every numeric array in some structures and cell arrays, of the class that it declares."""
+    from scipy.io import loadmat
+
+    def read(as_declared: bool) -> dict[str, np.ndarray]:
+        loaded = loadmat(str(path), variable_names=containers, simplify_cells=True, mat_dtype=as_declared)
+        return {n: array for container in containers for n, array in _arrays(container, loaded[container], 0)}
+
+    arrays = read(False)
+    if all(array.dtype.kind in "fc" for array in arrays.values()):
+        return arrays
+    if (needed := 8 * sum(array.size for array in arrays.values())) > MAX_FRAMES_BYTES:
+        found = f"holds structures of {needed / 1e9:.3g} GB in double precision"
+        raise InputError(path, found, f"at most {MAX_FRAMES_BYTES / 1e9:.3g} GB", "save the frames as a variable")
+    iq = {name: array for name, array in arrays.items() if array.dtype.kind == "c"}
+    del arrays
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as declared, complex numbers lose their imaginary part
+        return read(True) | iq
 
 
 def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,9 +1,15 @@
-"""NIfTI, plain or gzipped, in one file: columns (``x``) fastest, then rows (``y``), then frames, as CAMUS has it."""
+"""NIfTI, plain or gzipped, in one file: columns (``x``) fastest, then rows (``y``), then frames, as CAMUS has it.
+
+The fifth axis holds the components of vectors where the intent says so: ITK writes colour this way.
+"""
 
 from __future__ import annotations
 
 import gzip
-from contextlib import AbstractContextManager
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +29,9 @@ _MAX_OFFSET = 2**24  # bytes of header and extensions before the values
 _MOST_COMPRESSED = 1032  # what gzip can reach
 _METRES = {"meter": 1.0, "mm": 1e-3, "micron": 1e-6}
 _SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
-_TIME = 3  # axis
+_TIME, _COMPONENT = 3, 4  # axes
+_VECTORS = {1005, 1006, 1007, 1008, 1009, 2003, 2004}  # intents: matrices, displacements, vectors, RGB, RGBA
+_COLOURS = {1007, 2003, 2004}
 
 
 class NiftiScan(StoredScan):
@@ -43,12 +51,13 @@ class NiftiScan(StoredScan):
         self._file = gzip.open(self.path) if packed else open(self.path, "rb")
         header = _header(self._file)
         values = _Values(self._file, header, packed, self.path)
-        letters = (self.reading.axes or "THW"[-len(values.long) :]).upper()
+        pixels = values.long[: len(values.long) - values.has_colours]
+        letters = (self.reading.axes or "C" * values.has_colours + "THW"[-len(pixels) :]).upper()
         cine = frames_of(values, self.path, "NIfTI", letters)
         notes = cine.assumptions
-        if len(values.long) == 3 and not self.reading.axes and values.long[2] != _TIME:
+        if len(pixels) == 3 and not self.reading.axes and pixels[2] != _TIME:
             notes += (Guess("The third axis taken as frames.", "--axes"),)
-        times = _frame_times(header, cine.shape[0]) if values.long[2:] == [_TIME] else None
+        times = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else None
         spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
         guessed = "" if self.reading.axes else letters
         return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes, guessed_axes=guessed)
@@ -62,6 +71,7 @@ class _Values:
 
     Attributes:
         long: axes longer than one, as the file counts them.
+        has_colours: the last of them is that of colours.
     """
 
     name, chunks = "", None
@@ -72,12 +82,21 @@ class _Values:
 
         sides = tuple(map(int, header.get_data_shape()))
         self.long = [axis for axis, side in enumerate(sides) if side != 1]
-        if len(self.long) not in (2, 3) or min(sides) < 1 or min(sides[axis] for axis in self.long[:2]) < MIN_SIDE:
+        stored, intent = header.get_data_dtype(), int(header["intent_code"])
+        components = sides[_COMPONENT] if intent in _VECTORS and len(sides) > _COMPONENT else 1
+        self.has_colours = components in (3, 4) and intent in _COLOURS and stored.kind in "ui"
+        if components > 1 and not self.has_colours:
+            found = f"holds {components} components a pixel ({stored}), as its intent code {intent} says"
+            raise InputError(path, found, "one value a pixel, or 3 or 4 whole numbers of a colour")
+        if (
+            len(self.long) - self.has_colours not in (2, 3)
+            or min(sides) < 1
+            or min(sides[axis] for axis in self.long[:2]) < MIN_SIDE
+        ):
             raise InputError(path, f"holds an array of shape {sides}", "columns x rows, or columns x rows x frames")
         check_frame((sides[self.long[1]], sides[self.long[0]]), path)
         if not 0 <= header.get_data_offset() <= _MAX_OFFSET:
             raise InputError(path, f"has {header.get_data_offset()} bytes before its values", f"at most {_MAX_OFFSET}")
-        stored = header.get_data_dtype()
         check_array(sides, stored, path.stat().st_size, _MOST_COMPRESSED if packed else 1, path)
         self._values = ArrayProxy(file, header)
         scaled = (self._values.slope, self._values.inter) != (1, 0)
@@ -109,4 +128,20 @@ def _header(file: Any) -> Any:
 
     start = file.read(4)
     kind = Nifti1Header if 348 in (int.from_bytes(start, "little"), int.from_bytes(start, "big")) else Nifti2Header
-    return kind(start + file.read(kind.template_dtype.itemsize - 4))
+    with quiet_nibabel():
+        return kind(start + file.read(kind.template_dtype.itemsize - 4))
+
+
+@contextmanager
+def quiet_nibabel() -> Iterator[None]:
+    """Inside the block nibabel logs nothing of what this thread does: it mends small faults of headers, and says so."""
+    logger, thread = logging.getLogger("nibabel.global"), threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_another)

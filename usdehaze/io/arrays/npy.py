@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -17,13 +16,17 @@ from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
+_PIECE_BYTES = 2**24
+
 
 class NpyScan(StoredScan):
     """Frames in a ``.npy`` file."""
 
+    _file: Any = None
+
     def _open(self) -> StoredCine:
-        with open(self.path, "rb") as file:
-            array = mapped_array(file, self.path)
+        self._file = open(self.path, "rb")
+        array = array_in(self._file, self.path)
         if self.reading.dataset:
             raise InputError(self.path, f"no dataset {self.reading.dataset!r}", "no --dataset: a .npy holds one array")
         return frames_of(ArrayDataset("", array), self.path, "NumPy array", self.reading.axes)
@@ -48,7 +51,7 @@ def read_npy_header(file: BinaryIO, path: object) -> tuple[tuple[int, ...], bool
     return shape, fortran, dtype
 
 
-def mapped_array(file: BinaryIO, path: Path | str) -> np.ndarray:
+def array_in(file: BinaryIO, path: Path | str) -> FileArray:
     """The array that ``file`` stands before, read from the file as its values are asked for.
 
     Raises:
@@ -64,5 +67,42 @@ def mapped_array(file: BinaryIO, path: Path | str) -> np.ndarray:
     file.seek(0, 2)
     if start + count * dtype.itemsize > file.tell():
         raise InputError(path, f"declares {count * dtype.itemsize} bytes but stores {file.tell() - start}")
-    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # lives as long as the array
-    return np.frombuffer(content, dtype, count, start).reshape(shape, order="F" if fortran else "C")
+    return FileArray(file, start, shape, fortran, dtype, path)
+
+
+class FileArray:
+    """An array in a file that is never mapped into memory: one that is cut off while it is read would end the process.
+
+    Args:
+        file: where it lies, from byte ``start``.
+        shape, dtype: of it.
+        fortran: the first axis runs fastest.
+        path: for messages.
+    """
+
+    def __init__(
+        self, file: BinaryIO, start: int, shape: tuple[int, ...], fortran: bool, dtype: np.dtype, path: Path | str
+    ) -> None:
+        self.file, self.start, self.shape, self.dtype, self.path = file, start, shape, dtype, path
+        self.ndim, self.size, self._fortran = len(shape), int(np.prod(shape, dtype=object)), fortran
+
+    def __getitem__(self, part: Any) -> np.ndarray:
+        parts = (*part, *[slice(None)] * (self.ndim - len(part)))
+        if self._fortran:  # the last axis runs fastest in what is the other way round
+            return self._read(self.start, self.shape[::-1], parts[::-1]).T
+        return self._read(self.start, self.shape, parts)
+
+    def _read(self, start: int, shape: tuple[int, ...], parts: tuple[Any, ...]) -> np.ndarray:
+        """Part of an array whose last axis runs fastest; no more is read at once than `_PIECE_BYTES`."""
+        count = int(np.prod(shape, dtype=object))
+        if count * self.dtype.itemsize <= _PIECE_BYTES or not shape:
+            self.file.seek(start)
+            values = np.fromfile(self.file, self.dtype, count)
+            if len(values) < count:
+                raise InputError(self.path, "was cut off while it was read")
+            return values.reshape(shape)[parts]
+        each, first = count // shape[0] * self.dtype.itemsize, parts[0]
+        if not isinstance(first, slice):
+            return self._read(start + first * each, shape[1:], parts[1:])
+        rows = range(*first.indices(shape[0]))
+        return np.stack([self._read(start + row * each, shape[1:], parts[1:]) for row in rows])

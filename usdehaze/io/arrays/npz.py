@@ -13,7 +13,7 @@ import numpy as np
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import ArrayDataset, check_array
-from usdehaze.io.arrays.npy import mapped_array, read_npy_header
+from usdehaze.io.arrays.npy import array_in, read_npy_header
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
@@ -41,7 +41,8 @@ class NpzScan(StoredScan):
             others = {name: shapes[name] for name in members if name not in frames}
             name, notes = self.reading.dataset, tuple[str, ...]()
             if name is None:
-                name, notes = choose(frames, others, self.path)
+                empty = [name for name, (shape, _) in members.items() if 0 in shape]
+                name, notes = choose(frames, others, self.path, empty=empty)
             if name not in members:
                 raise InputError(self.path, f"no array {name!r}", f"one of {', '.join(shapes)}")
             self._file = tempfile.TemporaryFile()
@@ -49,7 +50,7 @@ class NpzScan(StoredScan):
                 while block := member.read(_BLOCK):
                     self._file.write(block)
         self._file.seek(0)
-        array = mapped_array(self._file, self.path)
+        array = array_in(self._file, self.path)
         cine = frames_of(ArrayDataset(name, array), self.path, "NumPy archive", self.reading.axes)
         return replace(cine, assumptions=(*notes, *cine.assumptions))
 

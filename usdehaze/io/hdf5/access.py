@@ -132,6 +132,14 @@ def small_array(file: h5py.Group, name: str, path: object) -> np.ndarray | None:
     return np.squeeze(np.asarray(node[()], np.float64))
 
 
+def small_text(group: h5py.Group, name: str) -> str:
+    """A dataset that is one text of a usual size; empty where there is none."""
+    node = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+    if not isinstance(node, h5py.Dataset) or node.shape != () or h5py.check_string_dtype(node.dtype) is None:
+        return ""
+    return text(node[()]) if node.dtype.itemsize <= MAX_ATTRIBUTE_BYTES else ""
+
+
 def attribute(node: h5py.Group | h5py.Dataset, name: str) -> str:
     """A text or number attribute as text; empty where there is none, or none of a usual size."""
     value = attribute_value(node, name)

@@ -14,6 +14,7 @@ import numpy as np
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
+from usdehaze.io.arrays.nifti import quiet_nibabel
 from usdehaze.io.hdf5.access import get_dataset, open_file, walk
 from usdehaze.validation.regions.model import Region
 
@@ -145,7 +146,8 @@ def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0) ->
         raise InputError(path, "NIfTI needs nibabel", advice='pip install "usdehaze[nifti]"') from None
     try:
         _check_nifti_start(path)
-        image: Any = nibabel.load(path)
+        with quiet_nibabel():
+            image: Any = nibabel.load(path)
         size = tuple(int(n) for n in image.shape)
         long_axes = [n for n in size[2:] if n != 1]
         if size[:2] != (shape[2], shape[1]) or len(long_axes) > 1:

@@ -7,8 +7,8 @@ Axes of length 1 are passed over. Where nobody says (``--axes``), the rules are,
 - T is another axis shorter than `MIN_SIDE`, else the first, unless slices along another resemble each other far more;
 - H is before W, unless the fan then lies on its side (`usdehaze.io.stored_scan`).
 
-MATLAB stores its arrays with the axes the other way round, so that the same rules hold from the back: ``W H``, and
-``T W H`` for what MATLAB shows as ``H x W x T``.
+MATLAB and Octave store their arrays with the axes the other way round, so that the same rules hold from the back:
+``W H``, and ``T W H`` for what they show as ``H x W x T``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, plain, value_type
+from usdehaze.io.hdf5.layouts.packing import unpacked
 from usdehaze.io.hdf5.layouts.resemblance import COLOUR_LIKENESS, COLOUR_SHARE, changes, likeness, shared_levels
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
+from usdehaze.io.names import called
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 
@@ -41,12 +43,13 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
     """
     name = str(dataset.name).lstrip("/")
     if not is_numeric(dataset.dtype):
-        raise InputError(path, f"dataset {name!r} holds {dataset.dtype}", "numbers")
+        raise InputError(path, f"{called(name)} holds {dataset.dtype}", "numbers")
+    dataset, notes = unpacked(dataset, path)
     order, because = (_asked(axes, dataset, path), "") if axes else find_axes(dataset)
     sides = {letter: dataset.shape[axis] for letter, axis in order.items()}
     if not {"H", "W"} <= set(sides) or min(sides["H"], sides["W"]) < MIN_SIDE:
         raise InputError(
-            path, f"dataset {name!r} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
+            path, f"{called(name)} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
         )
     reader = BlockReader(dataset, order.get("T"))
     read = reader.__call__
@@ -73,27 +76,36 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
         (sides.get("T", 1), sides["H"], sides["W"]),
         value_type(dataset.dtype),
         read_frame,
-        assumptions=("Colour channels taken together as their luma.",) if channels > 1 else (),
+        assumptions=notes + (("Colour channels taken together as their luma.",) if channels > 1 else ()),
         guessed_axes="" if axes else "".join(sorted(order, key=lambda letter: order[letter])),
         axes_because=because,
         picture=picture if channels > 1 else None,
     )
 
 
-def is_matlab(dataset: h5py.Dataset) -> bool:
-    """Whether MATLAB wrote the dataset (a v7.3 MAT-file), axes the other way round."""
-    return "MATLAB_class" in dataset.attrs
+def turned_by(dataset: h5py.Dataset) -> str:
+    """Who wrote the dataset with its axes the other way round: MATLAB (a v7.3 MAT-file) or Octave; "" for others."""
+    if "MATLAB_class" in dataset.attrs:
+        return "MATLAB"
+    return "Octave" if octave_group(dataset) is not None else ""
 
 
+def octave_group(dataset: h5py.Dataset) -> h5py.Group | None:
+    """The group that Octave keeps the dataset and the ``type`` of its variable in; None for another's dataset."""
+    group = getattr(dataset, "parent", None) if dataset.name else None
+    return group if group is not None and "OCTAVE_NEW_FORMAT" in group.attrs else None
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def find_axes(dataset: h5py.Dataset) -> tuple[dict[str, int], str]:
     """Axis of each letter, empty where no rule fits, and why, to go on with after their names."""
-    matlab = is_matlab(dataset)
-    return _find_axes(dataset, matlab), ", as MATLAB stores them" if matlab else ""
+    writer = turned_by(dataset)
+    return _find_axes(dataset, bool(writer)), f", as {writer} stores them" if writer else ""
 
 
-def _find_axes(dataset: h5py.Dataset, matlab: bool) -> dict[str, int]:
+def _find_axes(dataset: h5py.Dataset, from_back: bool) -> dict[str, int]:
     long = [axis for axis, side in enumerate(dataset.shape) if side > 1]
-    if matlab:
+    if from_back:
         long.reverse()
     sides = [dataset.shape[axis] for axis in long]
     if len(long) == 2:
@@ -103,14 +115,14 @@ def _find_axes(dataset: h5py.Dataset, matlab: bool) -> dict[str, int]:
         if len(small) > 1:
             return {}
         special = {_meaning(dataset, small[0], small[0] == long[2]): small[0]} if small else {}
-        return _order(special or {"T": _time(dataset, long, matlab)}, long)
+        return _order(special or {"T": _time(dataset, long, from_back)}, long)
     if len(long) == 4 and (colours := [axis for axis, side in zip(long, sides, strict=True) if side in (3, 4)]):
         colours.sort(key=lambda axis: (3, 1, 2, 0).index(long.index(axis)))  # the usual place first
         if len(colours) > 1:
             colours.sort(key=lambda axis: -round(shared_levels(_channels(dataset, axis)), 1))
         colour = colours[0]
         rest = [axis for axis in long if axis != colour]
-        return _order({"C": colour, "T": _time(dataset, rest, matlab, {colour: 0})}, long)
+        return _order({"C": colour, "T": _time(dataset, rest, from_back, {colour: 0})}, long)
     return {}
 
 
@@ -129,12 +141,12 @@ def _order(special: dict[str, int], long: list[int]) -> dict[str, int]:
     return {**special, **dict(zip("HW", (axis for axis in long if axis not in special.values()), strict=True))}
 
 
-def _time(dataset: h5py.Dataset, axes: list[int], matlab: bool, fixed: dict[int, int] | None = None) -> int:
+def _time(dataset: h5py.Dataset, axes: list[int], from_back: bool, fixed: dict[int, int] | None = None) -> int:
     """Which of three axes frames lie along: the usual one, unless slices along another resemble each other far more."""
     small = [axis for axis in axes if dataset.shape[axis] < MIN_SIDE]
     if small:
         return small[0]
-    usual = axes[2] if matlab else axes[0]
+    usual = axes[2] if from_back else axes[0]
     found = dict(zip(axes, changes(dataset, axes, fixed), strict=True))
     best = min(axes, key=lambda axis: found[axis])
     return best if found[best] < found[usual] / 2 else usual
@@ -167,8 +179,8 @@ def _asked(axes: str, dataset: h5py.Dataset, path: object) -> dict[str, int]:
     long = [axis for axis, side in enumerate(dataset.shape) if side > 1]
     chosen = list(range(dataset.ndim)) if len(letters) == dataset.ndim else long
     if len(letters) != len(chosen):
-        name = str(dataset.name).lstrip("/")
-        raise InputError(path, f"axes {axes!r} for dataset {name!r} of shape {dataset.shape}", "a letter for each axis")
+        found = f"axes {axes!r} for {called(str(dataset.name).lstrip('/'))} of shape {dataset.shape}"
+        raise InputError(path, found, "a letter for each axis")
     order = dict(zip(letters, chosen, strict=True))
     if "C" in order and dataset.shape[order["C"]] not in (1, 3, 4):
         raise InputError(path, f"axes {axes!r} make {dataset.shape[order['C']]} colour channels", "1, 3 or 4")

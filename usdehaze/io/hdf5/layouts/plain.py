@@ -1,6 +1,6 @@
 """The plain layout: one numeric dataset of 2 to 4 axes somewhere in the file, and no word on what it is.
 
-MATLAB's v7.3 files are read by the same rules; a cell array of frames counts as one dataset.
+MATLAB's v7.3 files and Octave's are read by the same rules; a cell array of frames counts as one dataset.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute, get_dataset, walk
+from usdehaze.io.hdf5.access import attribute, get_dataset, small_text, walk
 from usdehaze.io.hdf5.layouts import channel
-from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.cells import cells_of, is_cell
 from usdehaze.io.limits import MIN_SIDE
@@ -28,6 +28,7 @@ _NO_IMAGES = {
 }
 _TELLING = _NO_IMAGES | channel.NAMES
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
+_NO_OCTAVE_NUMBERS = {"bool matrix", "string", "sq_string"}
 
 
 def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
@@ -42,13 +43,18 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if reading.dataset is not None:
         return _read(file, path, reading.dataset, reading.axes)
     candidates, others, links = _look_through(file, path)
-    name, notes = choose(candidates, others, path, links)
+    empty = [name for name in candidates if 0 in file[name].shape]
+    name, notes = choose(candidates, others, path, links, empty)
     cine = _read(file, path, name, reading.axes)
     return replace(cine, assumptions=(*notes, *cine.assumptions))
 
 
 def choose(
-    candidates: dict[str, str], others: dict[str, str], path: object, links: Sequence[str] = ()
+    candidates: dict[str, str],
+    others: dict[str, str],
+    path: object,
+    links: Sequence[str] = (),
+    empty: Sequence[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """The only one among arrays that could be frames, by their names, and a sentence on those that were passed over.
 
@@ -57,10 +63,12 @@ def choose(
         others: of arrays that could not.
         path: for messages.
         links: names of what was not followed.
+        empty: names of candidates that hold nothing, which count where there is nothing else.
 
     Raises:
         InputError: see `recognise`.
     """
+    candidates = {name: words for name, words in candidates.items() if name not in empty} or candidates
     beamformed = [name for name in candidates if not channel.is_channel_data(name)]
     if candidates and not beamformed:
         raise channel.refusal(path, channel.layout_of(candidates))
@@ -103,13 +111,21 @@ def _look_through(file: h5py.File, path: object) -> tuple[dict[str, str], dict[s
             shape, dtype = node.shape or (), node.dtype
         except (TypeError, ValueError):  # a type that numpy does not know
             continue
-        if name.startswith(("#refs#/", "#subsystem#/")) or attribute(node, "MATLAB_class") in _NO_NUMBERS:
+        if name.startswith(("#refs#/", "#subsystem#/")) or _is_no_array(node):
             continue
         if (is_numeric(dtype) and frame_shaped(shape)) or is_cell(node):
             candidates[name] = f"{shape} {dtype if is_numeric(dtype) else 'cell'}"
         elif len(shape) > 1 and is_numeric(dtype):
             others[name] = f"{shape} {dtype}"
     return candidates, others, links
+
+
+def _is_no_array(node: h5py.Dataset) -> bool:
+    """Whether MATLAB or Octave says that what it stores as integers is text, or true and false."""
+    group = octave_group(node)
+    return attribute(node, "MATLAB_class") in _NO_NUMBERS or (
+        group is not None and small_text(group, "type") in _NO_OCTAVE_NUMBERS
+    )
 
 
 def _listed(datasets: dict[str, str], most: int = 8) -> str:

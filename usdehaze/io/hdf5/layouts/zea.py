@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import MAX_ATTRIBUTE_BYTES, attribute, get_dataset, get_group, small_array, text
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, small_array, small_text
 from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
@@ -83,7 +83,7 @@ def _product(file: h5py.File, path: object, root: str, product: str, layout: str
         cine = replace(cine, units="envelope")
     elif product != "beamformed_data" and cine.dtype == np.uint8:
         cine = replace(cine, units="8-bit")
-    elif product != "beamformed_data" and group is not None and _unit(group) == "db":
+    elif product != "beamformed_data" and group is not None and small_text(group, "unit").lower() == "db":
         cine = replace(cine, units="dB", dynamic_range_db=_span(group, path))
     times = _timestamps(group, path, cine.shape[0]) if group is not None else None
     if times is None:
@@ -129,15 +129,6 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> StoredCine:
     if shape[3] == 1:
         cine = from_rf(replace(cine, dtype=stored.dtype, read=lambda index: reader(index)[..., 0]))
     return cine
-
-
-def _unit(group: h5py.Group) -> str:
-    node = group["unit"] if isinstance(group.get("unit", getlink=True), h5py.HardLink) else None
-    if not isinstance(node, h5py.Dataset) or node.shape != () or h5py.check_string_dtype(node.dtype) is None:
-        return ""
-    if node.dtype.itemsize > MAX_ATTRIBUTE_BYTES:
-        return ""
-    return text(node[()]).lower()
 
 
 def _span(group: h5py.Group, path: object) -> float | None:
