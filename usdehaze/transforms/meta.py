@@ -18,6 +18,7 @@ from usdehaze.choices import Layout
 from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector
 from usdehaze.errors import InputError
 from usdehaze.provenance import source_attributes, source_in
+from usdehaze.transforms.frames import DIGESTS, LOADED, digests_of
 from usdehaze.transforms.layout import plane_affine, time_affine
 
 GEOMETRY = "geometry"
@@ -36,7 +37,8 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
     float64, where known; of ``(1, T, H, W)`` the same as JSON), ``source_name``, ``source_sha256``,
     ``source_dataset``, ``source_layout``, ``source_units``, ``source_options``, ``source_frames``, ``notes`` and
-    ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
+    ``assumptions`` (the same, one a line), ``first_frame``, ``frame_digests`` (see `usdehaze.transforms.frames`), and
+    ``tissue_mask`` (see `encode_mask`).
     `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
     "haze" or "tissue_std".
 
@@ -53,6 +55,7 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
         GEOMETRY: encode_geometry(cine.geometry, shape, plane),
         "dynamic_range_db": float(cine.dynamic_range_db),
         TISSUE_MASK: encode_mask(cine.tissue_mask),
+        DIGESTS: json.dumps({LOADED: digests_of(cine.frames)}),
         **source_attributes(cine.source),
     }
     if cine.frame_times_s is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from monai.utils import ImageMetaKey, convert_data_type
 from usdehaze.errors import InputError
 from usdehaze.provenance import settings_in
 from usdehaze.result import Result
+from usdehaze.transforms.frames import DEHAZED, DIGESTS, ESTIMATED, LOADED, check_order, digests_in, digests_of
 from usdehaze.transforms.layout import n_frames_of, plane_affine
 from usdehaze.transforms.meta import (
     ESTIMATE,
@@ -48,6 +50,8 @@ def mark_estimate(image: MetaTensor, estimate: str, result: Result) -> None:
     image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], plane_affine(image.affine))
     image.meta["dynamic_range_db"], image.meta["n_frames"] = cine.dynamic_range_db, len(cine.frames)
     image.meta["usdehaze_version"] = result.usdehaze_version
+    own = {DEHAZED: digests_of(cine.frames), ESTIMATED: digests_of(array_of(image))}
+    image.meta[DIGESTS] = json.dumps(digests_in(image) | own)
 
 
 def check_estimate(image: Any, *expected: str) -> str:
@@ -82,6 +86,7 @@ def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:
     if len(set(shapes)) > 1:
         raise InputError(name_of(tissue), f"tissue, haze and input have shapes {shapes}", "one shape (T, H, W)")
     check_all_frames(tissue)
+    check_order(name_of(tissue), digests_of(array_of(image)), digests_in(tissue).get(DEHAZED))
     geometry = decode_geometry(tissue.meta[GEOMETRY])[0]
     cine = cine_of(tissue, array_of(image), geometry, float(tissue.meta["dynamic_range_db"]))
     check_darker(tissue, cine.frames)
@@ -96,13 +101,25 @@ def made_by(estimate: Any) -> dict[str, Any]:
 
 
 def check_all_frames(estimate: Any) -> None:
-    """Refuses an estimate that frames have been picked from: nothing says any longer which ones it holds."""
-    n_frames, found = int(estimate.meta["n_frames"]), n_frames_of(estimate)
-    if found != n_frames:
+    """Refuses an estimate of frames that were picked or put in another order, before dehazing or since.
+
+    Raises:
+        InputError: nothing says any longer which frames it holds.
+    """
+    digests = digests_in(estimate)
+    check_order(name_of(estimate), digests.get(DEHAZED, []), digests.get(LOADED))
+    check_order(name_of(estimate), digests_of(array_of(estimate)), digests.get(ESTIMATED))
+
+
+def check_held(estimate: Any, frames: np.ndarray) -> None:
+    """Refuses an estimate of other frames than these ``(T, H, W)`` float32 dB, which its file holds.
+
+    Raises:
+        InputError: it is.
+    """
+    if digests_in(estimate).get(DEHAZED) != digests_of(frames):
         raise InputError(
-            name_of(estimate),
-            f"{found} frames have been picked of {n_frames}",
-            advice="save all, or pick them as the scan is loaded, with frames=",
+            name_of(estimate), "what was dehazed is not what its file holds", "the frames as they were loaded"
         )
 
 

@@ -21,7 +21,7 @@ from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
-from usdehaze.transforms.result import is_dicom, open_source, result_of
+from usdehaze.transforms.result import check_held, is_dicom, open_source, result_of
 from usdehaze.transforms.writers import check_transfer_syntax
 
 
@@ -48,9 +48,9 @@ class SaveUltrasoundd(MapTransform):
 
     Raises:
         ValueError: several keys, an unknown transfer syntax.
-        InputError: when called, for tissue that does not come from `DehazeUltrasoundd` or whose pixels a spatial
-            transform has moved since, for a file that exists or cannot be written, and for a DICOM file that is no
-            longer where or what it was.
+        InputError: when called, for tissue that does not come from `DehazeUltrasoundd`, whose pixels a spatial
+            transform has moved since, or whose frames have been picked or put in another order after loading, for a
+            file that exists or cannot be written, and for a DICOM file that is no longer where or what it was.
         KeyError: when called, for a missing key.
 
     Example:
@@ -133,8 +133,10 @@ class SaveUltrasoundd(MapTransform):
 
         scan = open_source(tissue)
         stack.callback(scan.close)
-        if not np.array_equal(scan.read_db(0, scan.n_frames), result.cine.frames):
+        held = scan.read_db(0, scan.n_frames)
+        if not np.array_equal(held, result.cine.frames):
             raise InputError(name_of(tissue), "the input is not what its file holds", "the frames as they were loaded")
+        check_held(tissue, held)
         named = [(DICOM_SUFFIX, "tissue"), (DICOM_HAZE_SUFFIX, "haze")][: 2 if self.save_haze else 1]
         return [
             DicomWriter(
