@@ -17,6 +17,7 @@ from monai.utils import ImageMetaKey, MetaKeys, TraceKeys
 from usdehaze.choices import Layout
 from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector
 from usdehaze.errors import InputError
+from usdehaze.io import Reading
 from usdehaze.provenance import source_attributes, source_in
 from usdehaze.transforms.frames import DIGESTS, LOADED, digests_of
 from usdehaze.transforms.layout import plane_affine, time_affine
@@ -25,10 +26,13 @@ GEOMETRY = "geometry"
 SETTINGS = "usdehaze"
 TISSUE_MASK = "tissue_mask"
 ESTIMATE = "estimate"
+READING = "reading"
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 
 
-def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") -> dict[str, Any]:
+def meta_of(
+    cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW", reading: Reading | None = None
+) -> dict[str, Any]:
     """Metadata of a cine whose frames become a MetaTensor in a layout.
 
     MONAI's own keys, for the two spatial dimensions ``(H, W)``: ``affine`` ``(3, 3)`` in mm (see `affine_of`; of
@@ -37,8 +41,8 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
     have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
     float64, where known; of ``(1, T, H, W)`` the same as JSON), ``source_name``, ``source_sha256``,
     ``source_dataset``, ``source_layout``, ``source_units``, ``source_options``, ``source_frames``, ``notes`` and
-    ``assumptions`` (the same, one a line), ``first_frame``, ``frame_digests`` (see `usdehaze.transforms.frames`), and
-    ``tissue_mask`` (see `encode_mask`).
+    ``assumptions`` (the same, one a line), ``first_frame``, ``frame_digests`` (see `usdehaze.transforms.frames`),
+    ``tissue_mask`` (see `encode_mask`), and ``reading`` (see `encode_reading`).
     `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
     "haze" or "tissue_std".
 
@@ -56,6 +60,7 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
         "dynamic_range_db": float(cine.dynamic_range_db),
         TISSUE_MASK: encode_mask(cine.tissue_mask),
         DIGESTS: json.dumps({LOADED: digests_of(cine.frames)}),
+        READING: encode_reading(reading or Reading()),
         **source_attributes(cine.source),
     }
     if cine.frame_times_s is not None:
@@ -63,6 +68,19 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
         # as text, times of cines of different length collate
         meta["frame_times_s"] = torch.from_numpy(times_s.copy()) if layout == "THW" else json.dumps(times_s.tolist())
     return meta
+
+
+def encode_reading(reading: Reading) -> str:
+    """How to open a DICOM file again so that it gives the same frames, as JSON; which frames apart."""
+    names = "dynamic_range_db", "levels", "rectangle", "force"
+    return json.dumps({name: getattr(reading, name) for name in names})
+
+
+def reading_in(image: Any) -> Reading:
+    """What `encode_reading` was given, in the metadata of an image; all defaults where they do not say."""
+    fields = json.loads(image.meta.get(READING) or "{}")
+    levels = fields.pop("levels", None)
+    return Reading(levels=None if levels is None else (levels[0], levels[1]), **fields)
 
 
 def affine_of(geometry: Geometry) -> np.ndarray:

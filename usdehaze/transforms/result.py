@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from usdehaze.transforms.meta import (
     encode_geometry,
     geometry_in,
     name_of,
+    reading_in,
 )
 
 if TYPE_CHECKING:
@@ -144,9 +146,10 @@ def open_source(estimate: Any) -> DicomScan:
     """The DICOM file that an estimate ``(T, H, W)`` was made from, opened at its frames.
 
     Raises:
-        InputError: an estimate from another source or of picked frames; the file is missing or no longer what it was.
+        InputError: an estimate from another source, of picked frames, or of another dynamic range than they were loaded
+            at; the file is missing or no longer what it was.
     """
-    from usdehaze.io.dicom import open_dicom
+    from usdehaze.io.dicom import DicomScan
 
     if not is_dicom(estimate):
         raise InputError(
@@ -154,10 +157,15 @@ def open_source(estimate: Any) -> DicomScan:
         )
     check_all_frames(estimate)
     path = os.fspath(estimate.meta[ImageMetaKey.FILENAME_OR_OBJ])
-    first = int(estimate.meta["first_frame"])
-    span = float(estimate.meta["dynamic_range_db"])
-    scan = open_dicom(path, frames=slice(first, first + n_frames_of(estimate)), dynamic_range_db=span)
-    if scan.source.sha256 != estimate.meta["source_sha256"]:
+    first, span = int(estimate.meta["first_frame"]), float(estimate.meta["dynamic_range_db"])
+    scan = DicomScan(path, replace(reading_in(estimate), frames=slice(first, first + n_frames_of(estimate))))
+    try:
+        if scan.source.sha256 != estimate.meta["source_sha256"]:
+            raise InputError(path, "has changed since its frames were loaded", advice="dehaze it again")
+        if scan.dynamic_range_db != span:
+            found = f"was dehazed at a dynamic range of {span:g} dB, but loaded at {scan.dynamic_range_db:g} dB"
+            raise InputError(path, found, advice="give it to the loader: dynamic_range_db=")
+    except InputError:
         scan.close()
-        raise InputError(path, "has changed since its frames were loaded", advice="dehaze it again")
+        raise
     return scan
