@@ -16,7 +16,7 @@ from monai.utils import ImageMetaKey, TransformBackends
 from usdehaze.choices import TransferSyntax
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, stem_of
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
@@ -26,12 +26,11 @@ from usdehaze.transforms.writers import check_transfer_syntax
 
 
 class SaveUltrasoundd(MapTransform):
-    """Writes ``STEM.dehazed.h5``, STEM being that of the scan that was loaded; for a DICOM file, also the dehazed image
-    ``STEM.dehazed.dcm``.
+    """Writes ``STEM.dehazed.h5``; for a DICOM file, also the dehazed image ``STEM.dehazed.dcm``.
 
-    The tissue's metadata gain ``saved_to``, the path of the ``.h5`` file, and ``saved_files``, the paths of all, one a
-    line. There is no array version: for arrays there
-    is `usdehaze.io.write_result`.
+    STEM is the name of the scan that was loaded, without the suffix of a format, as ``usdehaze process`` has it. The
+    tissue's metadata gain ``saved_to``, the path of the ``.h5`` file, and ``saved_files``, the paths of all, one a
+    line. There is no array version: for arrays there is `usdehaze.io.write_result`.
 
     Args:
         keys: key of the tissue ``(T, H, W)`` or ``(1, T, H, W)`` dB, out of `DehazeUltrasoundd`; one, since a result
@@ -93,6 +92,7 @@ class SaveUltrasoundd(MapTransform):
         self.overwrite = overwrite
         self.save_haze = save_haze
         self.transfer_syntax = check_transfer_syntax(transfer_syntax)
+        self.stem: str | None = None  # of the one scan to come, where its own is also another's: see `dehaze_all`
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)
@@ -110,7 +110,7 @@ class SaveUltrasoundd(MapTransform):
         if self.data_root_dir:
             with suppress(ValueError):  # a scan that lies elsewhere
                 folder = folder / scan.absolute().parent.relative_to(Path(self.data_root_dir).absolute())
-        return folder / (stem_of(scan.name) + RESULT_SUFFIX)
+        return folder / ((self.stem or stem_of(scan)) + RESULT_SUFFIX)
 
     def _save(self, result: Result, tissue: Any) -> list[Path]:
         """Writes the files of a result, all or none, and tells which; the result file is the first."""
@@ -148,12 +148,6 @@ class SaveUltrasoundd(MapTransform):
             )
             for suffix, what in named
         ]
-
-
-def stem_of(name: str) -> str:
-    """Name of a scan without the suffix of a file format; a UID is no suffix: ``1.2.55.1`` stays whole."""
-    suffix = Path(name).suffix
-    return name if suffix[1:].isdigit() else name.removesuffix(suffix)
 
 
 SaveUltrasoundD = SaveUltrasoundDict = SaveUltrasoundd
