@@ -196,6 +196,18 @@ def name_of(image: Any) -> str:
     return meta.get("source_name") or os.path.basename(str(meta.get(ImageMetaKey.FILENAME_OR_OBJ, ""))) or "frames"
 
 
+def check_apart(image: Any) -> None:
+    """Refuses a collated batch, whose metadata are those of several scans, even where it is of one.
+
+    Raises:
+        InputError: it is one.
+    """
+    if isinstance(image, MetaTensor) and image.is_batch:
+        found = f"{len(image)} collated into one tensor of shape {tuple(image.shape)}"
+        advice = "take it apart first: monai.data.decollate_batch"
+        raise InputError("batch of scans", found, "one scan", advice)
+
+
 def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db: float) -> Cine:
     """A cine of these frames ``(T, H, W)`` float32 dB, with what the metadata of ``image`` says about their source.
 

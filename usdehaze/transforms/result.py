@@ -21,6 +21,7 @@ from usdehaze.transforms.meta import (
     ESTIMATE,
     GEOMETRY,
     SETTINGS,
+    check_apart,
     cine_of,
     decode_geometry,
     encode_geometry,
@@ -62,6 +63,7 @@ def check_estimate(image: Any, *expected: str) -> str:
     Raises:
         InputError: another, or an image that does not come from `DehazeUltrasound`.
     """
+    check_apart(image)
     meta = image.meta if isinstance(image, MetaTensor) else {}
     if geometry_in(image) is None or SETTINGS not in meta or ESTIMATE not in meta:
         raise InputError(
