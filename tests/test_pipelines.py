@@ -15,7 +15,10 @@ from _scans import fan_frames, write
 from monai.bundle import ConfigParser, run, verify_metadata
 
 from usdehaze import Dehazer, open_cine
+from usdehaze.cli.plan import plan_jobs
+from usdehaze.errors import UsdehazeError
 from usdehaze.io import read_result
+from usdehaze.transforms import SaveUltrasoundd, dehaze_all
 
 PIPELINES = Path(__file__).resolve().parents[1] / "pipelines"
 CONFIG = PIPELINES / "dehaze" / "configs" / "inference.yaml"
@@ -92,20 +95,43 @@ def test_the_bundle_goes_on_after_a_bad_file_resumes_and_tells_every_file(tmp_pa
     assert "1 failed" in str(caught.value.__cause__)
 
 
+def test_the_bundle_names_results_as_the_command_line_does(tmp_path, scans, options):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    (folder / "b").mkdir(parents=True)
+    for name in ("a.h5", "a.hdf5", "1.2.34", "1.2.35", "b/a.h5"):
+        shutil.copy(scans / "scan-0.h5", folder / name)
+    for name in ("IM.A", "IM.B"):
+        shutil.copy(scans / "scan-1.dcm", folder / name)
+    nibabel = pytest.importorskip("nibabel")
+    nibabel.save(nibabel.Nifti1Image(fan_frames(2).transpose(2, 1, 0), np.eye(4)), folder / "n.nii.gz")
+    expected = {target.relative_to(out) for job in plan_jobs((str(folder),), str(out)) for target in job.targets}
+    assert Path("a.hdf5.dehazed.h5") in expected and Path("n.dehazed.h5") in expected and len(expected) == 10
+
+    def go(**more):
+        run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options, **more)
+        return {path.relative_to(out): path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+
+    made = go(raise_on_failure=True)
+    assert set(made) == expected
+    assert go(raise_on_failure=True) == made  # and it finds them again
+
+
 def test_the_bundle_loses_no_result_to_another_scan_of_the_same_name(tmp_path, scans, options, capsys):
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     shutil.copy(scans / "scan-0.h5", folder / "scan.h5")
-    shutil.copy(scans / "scan-1.dcm", folder / "scan.dcm")
-    with pytest.raises(RuntimeError):
-        run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
-    assert capsys.readouterr().err.count("as another scan") == 2 and not list(out.glob("*"))
-    (folder / "scan.dcm").unlink()
     run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
     shutil.copy(scans / "scan-1.dcm", folder / "scan.h5")
     with pytest.raises(RuntimeError) as caught:
         run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
     assert "is the result of another scan" in str(caught.value.__cause__)
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        shutil.copy(scans / "scan-0.h5", folder / name / "scan.h5")
+    items = [{"image": str(folder / name / "scan.h5")} for name in ("a", "b")]
+    with pytest.raises(UsdehazeError):
+        dehaze_all(items, lambda item: item, SaveUltrasoundd("tissue", output_dir=tmp_path / "flat"))
+    assert capsys.readouterr().err.count("as another scan") == 2 and not (tmp_path / "flat").exists()
 
 
 def test_metadata_pass_monais_check(tmp_path):

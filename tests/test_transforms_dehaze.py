@@ -30,12 +30,14 @@ from usdehaze.cine import Cartesian, Cine, Polar, Sector
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.simulate import simulate_cine
 from usdehaze.transforms import (
+    DbToGrey,
     DehazeUltrasound,
     DehazeUltrasoundD,
     DehazeUltrasoundd,
     DehazeUltrasoundDict,
     LoadUltrasound,
     LoadUltrasoundd,
+    SaveUltrasoundd,
 )
 from usdehaze.transforms.meta import geometry_in, meta_of
 
@@ -89,7 +91,8 @@ def test_metadata_are_kept_and_say_how_the_tissue_was_made(scan, options, expect
     for made in (tissue, haze):
         assert isinstance(made, MetaTensor)
         changed = {key for key in made.meta if key != "affine" and str(made.meta[key]) != str(image.meta.get(key))}
-        assert changed == {"usdehaze", "usdehaze_version", "estimate", "n_frames"} and made.meta["n_frames"] == 3
+        new = {"usdehaze", "usdehaze_version", "estimate", "n_frames", "frame_digests"}
+        assert changed == new and made.meta["n_frames"] == 3
         assert torch.equal(made.affine, image.affine)
         settings = made.meta["usdehaze"]
         assert (settings["preset"], settings["steps"], settings["seed"]) == ("fast", 2, 5)
@@ -234,6 +237,35 @@ def test_frames_that_are_not_decibels_are_refused_in_one_line(options, frames, f
     with pytest.raises(InputError, match=found) as caught:
         DehazeUltrasound(**options)(frames)
     assert "\n" not in str(caught.value)
+
+
+def test_an_estimate_is_no_scan(scan, options):
+    item = DehazeUltrasoundd("a", haze_key="b", **options)({"a": LoadUltrasound(frames=slice(1))(scan)})
+    for key, estimate in (("a", "tissue"), ("b", "haze")):
+        said = rf"fan.h5: its metadata say that it is the {estimate} of a scan that was dehazed; expected the frames of"
+        with pytest.raises(InputError, match=said):
+            DehazeUltrasoundd(key, **options)(item)
+        with pytest.raises(InputError, match=said):
+            DehazeUltrasound(geometry="find", dynamic_range_db=60, **options)(item[key])
+
+
+@pytest.mark.parametrize("layout", ["THW", "1THW"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_batch_is_refused_in_one_line_that_says_how_to_take_it_apart(tmp_path, scan, options, layout, size):
+    """Of several scans, and of one, which looks like one channel in time."""
+    load = LoadUltrasoundd("image", layout=layout)
+    dehaze = DehazeUltrasoundd("image", haze_key="haze", **options)
+    batch = next(iter(DataLoader(Dataset([{"image": scan}] * size, load), batch_size=size)))
+    made = next(iter(DataLoader(Dataset([{"image": scan}] * size, Compose([load, dehaze])), batch_size=size)))
+    for refuse in (
+        lambda: dehaze(batch),
+        lambda: DehazeUltrasound(geometry="find", dynamic_range_db=60, **options)(batch["image"]),
+        lambda: DbToGrey()(batch["image"]),
+        lambda: SaveUltrasoundd("image", output_dir=tmp_path)(made),
+    ):
+        with pytest.raises(InputError, match=rf"^batch of scans: {size} collated into .*; take it apart.*decollate"):
+            refuse()
+    assert torch.equal(dehaze(decollate_batch(batch)[0])["image"], decollate_batch(made)[0]["image"])
 
 
 def test_a_scaled_scan_is_refused_by_name(scan, options):

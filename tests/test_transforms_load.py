@@ -7,14 +7,21 @@ import pytest
 import torch
 from _scans import fan_frames, write
 from monai.data import DataLoader, Dataset, MetaTensor, decollate_batch, set_track_meta
-from monai.transforms import Compose, EnsureChannelFirst, Resize, Spacing
+from monai.transforms import Compose, CopyItemsd, EnsureChannelFirst, Resize, Spacing
 
 from usdehaze import open_cine
 from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
 from usdehaze.errors import InputError
-from usdehaze.io import write_simulation
+from usdehaze.io import read_result, write_simulation
 from usdehaze.simulate import simulate_cine
-from usdehaze.transforms import LoadUltrasound, LoadUltrasoundD, LoadUltrasoundd, LoadUltrasoundDict
+from usdehaze.transforms import (
+    DehazeUltrasoundd,
+    LoadUltrasound,
+    LoadUltrasoundD,
+    LoadUltrasoundd,
+    LoadUltrasoundDict,
+    SaveUltrasoundd,
+)
 from usdehaze.transforms.meta import affine_of, cine_of, decode_geometry, encode_geometry, geometry_in, meta_of
 
 SECTOR = Cartesian((2e-4, 3e-4), (0.001, -0.02), Sector(31.3, -2.6, 1 / 3, 60.1, -0.6, 0.61, 2 / 3), "sector finder")
@@ -44,7 +51,7 @@ def test_frames_and_provenance_are_those_of_open_cine(fan):
     assert image.meta["source_units"] == "8-bit"
     assert image.meta["assumptions"].split("\n") == list(cine.source.assumptions)
     assert image.meta["filename_or_obj"] == str(fan)
-    assert "frame_times_s" not in image.meta
+    assert image.meta["frame_times_s"] == "null"
     assert geometry_in(image) == cine.geometry and cine.geometry.sector is not None
 
 
@@ -132,3 +139,27 @@ def test_scans_of_different_kinds_make_one_batch_and_come_apart_again(fan, polar
         assert image.meta["source_sha256"] == before.meta["source_sha256"]
         assert image.meta["geometry"] == before.meta["geometry"]
         assert type(geometry_in(image)) is type(geometry_in(before))
+        assert image.meta.keys() == before.meta.keys()
+    assert single[0].meta.keys() == single[1].meta.keys()  # one has frame times and the other none
+
+
+@pytest.mark.parametrize("layout", ["THW", "1THW"])
+def test_a_result_does_not_depend_on_what_else_was_in_the_batch(tmp_path, fan, polar, options, layout):
+    """A cine with frame times keeps them beside one without."""
+    items = [{"image": LoadUltrasound("hazy", layout=layout)(polar)}]
+    items.append({"image": LoadUltrasound("g/cine", layout=layout)(fan)})
+    keep = CopyItemsd("image", names="tissue")
+    data = Dataset(items, Compose([keep, DehazeUltrasoundd("tissue", haze_key="haze", **options)]))
+    for size in (1, 2):
+        batch = next(iter(DataLoader(data, batch_size=size)))
+        SaveUltrasoundd("tissue", output_dir=tmp_path / str(size))(decollate_batch(batch)[0])
+    alone, together = (read_result(tmp_path / size / "simulated.dehazed.h5") for size in "12")
+    assert alone.cine.source == together.cine.source and alone.cine.dynamic_range_db == together.cine.dynamic_range_db
+    assert np.array_equal(together.cine.frame_times_s, open_cine(polar).frame_times_s)
+    assert np.array_equal(alone.cine.frame_times_s, together.cine.frame_times_s)
+
+
+def test_cines_picked_to_one_length_make_a_batch(tmp_path, polar):
+    write_simulation(tmp_path / "long.h5", simulate_cine(n_frames=7, seed=1, n_depth=64, n_angle=64))
+    images = [LoadUltrasound()(path)[:3] for path in (polar, tmp_path / "long.h5")]
+    assert next(iter(DataLoader(Dataset(images), batch_size=2))).shape == (2, 3, 64, 64)

@@ -12,7 +12,8 @@ from monai.transforms import Compose, ConcatItemsd, CopyItemsd, Flip, LoadImaged
 
 from usdehaze import Dehazer, open_cine
 from usdehaze.errors import InputError
-from usdehaze.io import read_result, write_result
+from usdehaze.io import Reading, read_result, write_result
+from usdehaze.io.dicom import DicomScan, DicomWriter
 from usdehaze.transforms import (
     DehazeUltrasoundd,
     LoadUltrasoundd,
@@ -189,3 +190,33 @@ def test_loadultrasoundd_leads_to_the_same_files(tmp_path, scan, options, item):
         written(UltrasoundDicomWriter, made, tmp_path / name)
     first, second = (pydicom.dcmread(tmp_path / name) for name in "ab")
     assert first.SOPInstanceUID == second.SOPInstanceUID and first.PixelData == second.PixelData
+
+
+def test_a_file_is_opened_again_as_it_was_read(tmp_path, options):
+    """With levels, without a sector, or by force: pixels and words are those that ``usdehaze process`` writes."""
+    grey = fan_frames(2)
+    b_mode = write_dicom(tmp_path / "grey.dcm", grey, regions=[region()])
+    m_mode = write_dicom(tmp_path / "m.dcm", grey, regions=[region(kind=(2, 1))])
+    plain = write_dicom(tmp_path / "plain.dcm", grey)
+    read = ((b_mode, {"levels": (0, 510)}), (m_mode, {"force": True}), (plain, {"rectangle": True}))
+    for scan, reading in read:
+        steps = [
+            LoadUltrasoundd("image", **reading),
+            CopyItemsd("image", names="tissue"),
+            DehazeUltrasoundd("tissue", haze_key="haze", **options),
+        ]
+        item = Compose(steps)({"image": scan})
+        expected = tmp_path / f"{scan.stem}.expected.dcm"
+        with DicomScan(scan, Reading(**reading)) as opened, DicomWriter(expected, opened) as writer:
+            writer.append(Dehazer.from_pretrained(**options).dehaze(opened.read()))
+        SaveUltrasoundd("tissue", output_dir=tmp_path)(item)
+        written(UltrasoundDicomWriter, item["tissue"], tmp_path / "other.dcm")
+        for made in (tmp_path / f"{scan.stem}.dehazed.dcm", tmp_path / "other.dcm"):
+            ours, theirs = pydicom.dcmread(made), pydicom.dcmread(expected)
+            assert ours.PixelData == theirs.PixelData and ours.DerivationDescription == theirs.DerivationDescription
+
+
+def test_another_dynamic_range_than_the_file_was_loaded_at_is_refused(tmp_path, scan, options):
+    steps = [LoadUltrasoundd("image"), DehazeUltrasoundd("image", dynamic_range_db=70, **options)]
+    with pytest.raises(InputError, match=r"scan.dcm: was dehazed at a dynamic range of 70 dB, but loaded at 60 dB"):
+        written(UltrasoundDicomWriter, Compose(steps)({"image": scan})["image"], tmp_path / "a.dcm")

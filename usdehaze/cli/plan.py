@@ -45,7 +45,7 @@ def plan_jobs(
     Raises:
         click.UsageError: two scans would write one file, or a result would replace a scan.
     """
-    from usdehaze.io.detect import distinct_stems, list_scans, stem_of
+    from usdehaze.io.detect import distinct_stems, list_scans, naming_of
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
@@ -55,11 +55,7 @@ def plan_jobs(
             if out_dir is not None:  # a folder of images is itself the scan
                 folder = Path(out_dir) / (folder.relative_to(top) if scan != name else "")
             places.setdefault(scan.resolve(), (scan, folder))
-    names: dict[Path, tuple[Path, str, str]] = {}
-    for scan, _ in places.values():
-        stem = stem_of(scan)
-        names[scan] = scan.parent.resolve(), stem, stem if scan.is_dir() else scan.name
-    stems = distinct_stems(names)
+    stems = distinct_stems({scan: naming_of(scan) for scan, _ in places.values()})
     jobs = [job_of(scan, folder, stems[scan], preview, zea, save_haze, review) for scan, folder in places.values()]
     writers: dict[Path, Path] = {}
     for job in jobs:

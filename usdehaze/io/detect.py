@@ -72,6 +72,12 @@ def stem_of_name(name: str) -> str:
     return name[: -len(ending)] if 0 < len(ending) < len(name) else name
 
 
+def naming_of(scan: Path) -> tuple[Path, str, str]:
+    """Folder, stem and whole name of a scan, as `distinct_stems` wants them."""
+    stem = stem_of(scan)
+    return scan.parent.resolve(), stem, stem if scan.is_dir() else scan.name
+
+
 def distinct_stems(names: Mapping[_Scan, tuple[Hashable, str, str]]) -> dict[_Scan, str]:
     """A stem for each scan: where several in a folder share one, those that can take their whole names for it do.
 

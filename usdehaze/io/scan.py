@@ -12,6 +12,7 @@ import numpy as np
 
 from usdehaze.cine import Cine, Geometry, Source, blocks
 from usdehaze.errors import InputError
+from usdehaze.io.reading import Reading
 
 
 class Scan(ABC):
@@ -28,6 +29,7 @@ class Scan(ABC):
         dynamic_range_db: dB between full scale and the floor.
         frame_times_s: ``(n_frames,)`` s, or None where the file does not say.
         source: provenance, with everything that had to be assumed.
+        reading: how it was opened.
     """
 
     path: Path
@@ -37,6 +39,7 @@ class Scan(ABC):
     dynamic_range_db: float
     frame_times_s: np.ndarray | None
     source: Source
+    reading = Reading()
 
     @abstractmethod
     def read_db(self, start: int, stop: int) -> np.ndarray:

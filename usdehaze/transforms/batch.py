@@ -11,7 +11,7 @@ from typing import Any
 
 from usdehaze.errors import UsdehazeError, foreign
 from usdehaze.io import RESULT_SUFFIX, Reading
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, distinct_stems, naming_of
 from usdehaze.io.formats import DICOM, format_of
 from usdehaze.io.standing import made_otherwise, standing
 from usdehaze.plain_text import one_line
@@ -30,6 +30,7 @@ def dehaze_all(
 ) -> dict[str, list[str]]:
     """Takes every scan through a pipeline and writes its results; a scan that fails does not stop the others.
 
+    Files are named as ``usdehaze process`` names them: scans of one folder that differ in their suffix alone keep it.
     Every file written is told in a line ``SCAN -> FILE, FILE``, every failure in a line on stderr, and at the end their
     numbers.
 
@@ -49,12 +50,11 @@ def dehaze_all(
         UsdehazeError: every scan failed, or with ``raise_on_failure`` one.
     """
     scans = [str(item["image"]) for item in items]
-    writers = Counter(save.target_of(scan) for scan in scans)
-    replace = copy(save)
-    replace.overwrite = True
+    savers = _savers(scans, save)
+    writers = Counter(savers[scan].target_of(scan) for scan in scans)
     told: dict[str, list[str]] = {"written": [], "kept": [], "failed": []}
     for scan in scans:
-        target = save.target_of(scan)
+        target = savers[scan].target_of(scan)
         try:
             if writers[target] > 1:
                 raise UsdehazeError(f"{scan}: would write {target}, as another scan; give each its own folder")
@@ -64,7 +64,8 @@ def dehaze_all(
                 told["kept"].append(str(target))
                 say(one_line(f"{Path(scan).name}: {target} is there already"))
                 continue
-            made = (replace if there else save)(steps({"image": scan}))
+            savers[scan].overwrite |= there
+            made = savers[scan](steps({"image": scan}))
             files = made[save.keys[0]].meta["saved_files"].split("\n")
         except Exception as error:
             told["failed"].append(_cause(error, scan))
@@ -78,6 +79,14 @@ def dehaze_all(
     if told["failed"] and (raise_on_failure or len(told["failed"]) == len(scans)):
         raise UsdehazeError(f"{summary}: {told['failed'][0]}")
     return told
+
+
+def _savers(scans: list[str], save: SaveUltrasoundd) -> dict[str, SaveUltrasoundd]:
+    """A copy of the saver for each scan, which knows the scan's stem among those of its folder."""
+    savers = {scan: copy(save) for scan in scans}
+    for scan, stem in distinct_stems({scan: naming_of(Path(scan)) for scan in scans}).items():
+        savers[scan].stem = stem
+    return savers
 
 
 def _files_of(target: Path, scan: str, save_haze: bool) -> list[Path]:

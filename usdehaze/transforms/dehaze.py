@@ -19,7 +19,7 @@ from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions, check_options
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
 from usdehaze.transforms.layout import is_cine
-from usdehaze.transforms.meta import GEOMETRY, cine_of, dynamic_range_of, geometry_in, name_of
+from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, check_apart, cine_of, dynamic_range_of, geometry_in, name_of
 from usdehaze.transforms.result import array_of, mark_estimate
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class DehazeUltrasound(Transform):
             geometry or dynamic range that is none.
         UsdehazeError: ``return_std`` with one sample, or options that cannot be used; when first called, a device that
             is not there or weights that do not fit their card.
-        InputError: when called, for frames that are not 3-D, hold NaN or values outside ``[-dynamic_range_db, 0]``, or
-            whose geometry no longer fits.
+        InputError: when called, for frames that are not 3-D, hold NaN or values outside ``[-dynamic_range_db, 0]``,
+            whose geometry no longer fits, that have been dehazed already, or are a collated batch.
 
     Example:
         >>> from usdehaze.simulate import simulate_cine
@@ -123,11 +123,13 @@ class DehazeUltrasound(Transform):
         Returns:
             Tissue, or the tuple asked for, each of the shape of ``img``, dB.
         """
+        check_apart(img)
         if not is_cine(img):
             found = f"shape {tuple(img.shape)}" if hasattr(img, "shape") else type(img).__name__
             raise InputError(
                 name_of(img), found, "an array or tensor (T, H, W), frames on the channel axis, or (1, T, H, W)"
             )
+        check_scan(img)
         missing = self.unknown_of(img)
         if missing:
             warnings.warn(f"{name_of(img)} without metadata: {missing} assumed", stacklevel=self._stacklevel)
@@ -165,6 +167,18 @@ class DehazeUltrasound(Transform):
         cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
         sector = find_sector(frames, -span)
         return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
+
+
+def check_scan(image: Any) -> None:
+    """Refuses an estimate of dehazing, which is no scan any longer.
+
+    Raises:
+        InputError: the metadata say that it is one.
+    """
+    estimate = image.meta.get(ESTIMATE) if isinstance(image, MetaTensor) else None
+    if estimate:
+        found = f"its metadata say that it is the {estimate} of a scan that was dehazed"
+        raise InputError(name_of(image), found, "the frames of a scan", "dehaze once, with what LoadUltrasound gives")
 
 
 def check_dynamic_range(dynamic_range_db: float | None) -> None:

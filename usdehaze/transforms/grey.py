@@ -17,7 +17,7 @@ from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.transforms.dehaze import check_dynamic_range
 from usdehaze.transforms.layout import is_cine
-from usdehaze.transforms.meta import dynamic_range_of, name_of
+from usdehaze.transforms.meta import check_apart, dynamic_range_of, name_of
 from usdehaze.transforms.result import array_of
 
 
@@ -38,7 +38,7 @@ class DbToGrey(Transform):
     Raises:
         TypeError, ValueError: a frame or dynamic range that is none.
         InputError: when called, for frames that are not 3-D or 4-D, lie outside ``[-dynamic_range_db, 0]``, or do not
-            hold that frame.
+            hold that frame, or for a collated batch.
 
     Example:
         >>> import numpy as np
@@ -64,6 +64,7 @@ class DbToGrey(Transform):
         Args:
             img: ``(T, H, W)`` or ``(1, T, H, W)`` dB; MetaTensor, Tensor or ndarray.
         """
+        check_apart(img)
         if not is_cine(img):
             found = f"shape {tuple(img.shape)}" if hasattr(img, "shape") else type(img).__name__
             raise InputError(name_of(img), found, "dB frames (T, H, W) or (1, T, H, W)")

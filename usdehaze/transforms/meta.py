@@ -17,34 +17,43 @@ from monai.utils import ImageMetaKey, MetaKeys, TraceKeys
 from usdehaze.choices import Layout
 from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector
 from usdehaze.errors import InputError
+from usdehaze.io import Reading
 from usdehaze.provenance import source_attributes, source_in
+from usdehaze.transforms.frames import DIGESTS, LOADED, digests_of
 from usdehaze.transforms.layout import plane_affine, time_affine
 
 GEOMETRY = "geometry"
 SETTINGS = "usdehaze"
 TISSUE_MASK = "tissue_mask"
 ESTIMATE = "estimate"
+READING = "reading"
+FRAME_TIMES = "frame_times_s"
 DEFAULT_DYNAMIC_RANGE_DB = 60.0
 
 
-def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") -> dict[str, Any]:
+def meta_of(
+    cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW", reading: Reading | None = None
+) -> dict[str, Any]:
     """Metadata of a cine whose frames become a MetaTensor in a layout.
 
     MONAI's own keys, for the two spatial dimensions ``(H, W)``: ``affine`` ``(3, 3)`` in mm (see `affine_of`; of
     ``(1, T, H, W)`` it is ``(4, 4)``, its first axis in s, and ``T`` the first of three spatial dimensions),
     ``original_affine``, ``spatial_shape``, ``original_channel_dim`` 0, ``filename_or_obj``. Ours have the names they
-    have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (``(T,)``
-    float64, where known; of ``(1, T, H, W)`` the same as JSON), ``source_name``, ``source_sha256``,
-    ``source_dataset``, ``source_layout``, ``source_units``, ``source_options``, ``source_frames``, ``notes`` and
-    ``assumptions`` (the same, one a line), ``first_frame``, and ``tissue_mask`` (see `encode_mask`).
+    have in a result file: ``geometry`` (see `encode_geometry`), ``dynamic_range_db``, ``frame_times_s`` (JSON, null
+    where not known), ``source_name``, ``source_sha256``, ``source_dataset``, ``source_layout``, ``source_units``,
+    ``source_options``, ``source_frames``, ``notes`` and ``assumptions`` (the same, one a line), ``first_frame``,
+    ``frame_digests`` (see `usdehaze.transforms.frames`),
+    ``tissue_mask`` (see `encode_mask`), and ``reading`` (see `encode_reading`).
     `DehazeUltrasound` adds ``usdehaze``, the settings, ``usdehaze_version``, ``n_frames``, and ``estimate``: "tissue",
     "haze" or "tissue_std".
 
-    Every value is a number, a string or a tensor, so that scans of different kinds collate into one batch.
+    Every key is always there, and every value a number, a string or a tensor, so that scans of different kinds collate
+    into one batch and lose nothing: MONAI keeps the keys alone that all have.
     """
     plane, shape = affine_of(cine.geometry), cine.frames.shape[1:]
     affine = plane if layout == "THW" else time_affine(plane, cine)
-    meta: dict[str, Any] = {
+    times_s = None if cine.frame_times_s is None else np.asarray(cine.frame_times_s, np.float64).tolist()
+    return {
         MetaKeys.AFFINE: affine,
         MetaKeys.ORIGINAL_AFFINE: torch.from_numpy(affine.copy()),  # as an array no cache of MONAI's could be read
         MetaKeys.SPATIAL_SHAPE: torch.tensor(shape if layout == "THW" else cine.frames.shape),
@@ -52,14 +61,25 @@ def meta_of(cine: Cine, path: str | os.PathLike[str], layout: Layout = "THW") ->
         ImageMetaKey.FILENAME_OR_OBJ: os.fspath(path),
         GEOMETRY: encode_geometry(cine.geometry, shape, plane),
         "dynamic_range_db": float(cine.dynamic_range_db),
+        FRAME_TIMES: json.dumps(times_s),  # as text, times of cines of different length collate
         TISSUE_MASK: encode_mask(cine.tissue_mask),
+        DIGESTS: json.dumps({LOADED: digests_of(cine.frames)}),
+        READING: encode_reading(reading or Reading()),
         **source_attributes(cine.source),
     }
-    if cine.frame_times_s is not None:
-        times_s = np.asarray(cine.frame_times_s, np.float64)
-        # as text, times of cines of different length collate
-        meta["frame_times_s"] = torch.from_numpy(times_s.copy()) if layout == "THW" else json.dumps(times_s.tolist())
-    return meta
+
+
+def encode_reading(reading: Reading) -> str:
+    """How to open a DICOM file again so that it gives the same frames, as JSON; which frames apart."""
+    names = "dynamic_range_db", "levels", "rectangle", "force"
+    return json.dumps({name: getattr(reading, name) for name in names})
+
+
+def reading_in(image: Any) -> Reading:
+    """What `encode_reading` was given, in the metadata of an image; all defaults where they do not say."""
+    fields = json.loads(image.meta.get(READING) or "{}")
+    levels = fields.pop("levels", None)
+    return Reading(levels=None if levels is None else (levels[0], levels[1]), **fields)
 
 
 def affine_of(geometry: Geometry) -> np.ndarray:
@@ -176,6 +196,18 @@ def name_of(image: Any) -> str:
     return meta.get("source_name") or os.path.basename(str(meta.get(ImageMetaKey.FILENAME_OR_OBJ, ""))) or "frames"
 
 
+def check_apart(image: Any) -> None:
+    """Refuses a collated batch, whose metadata are those of several scans, even where it is of one.
+
+    Raises:
+        InputError: it is one.
+    """
+    if isinstance(image, MetaTensor) and image.is_batch:
+        found = f"{len(image)} collated into one tensor of shape {tuple(image.shape)}"
+        advice = "take it apart first: monai.data.decollate_batch"
+        raise InputError("batch of scans", found, "one scan", advice)
+
+
 def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db: float) -> Cine:
     """A cine of these frames ``(T, H, W)`` float32 dB, with what the metadata of ``image`` says about their source.
 
@@ -183,7 +215,7 @@ def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db
         InputError: frames of another shape, not finite, or outside ``[-dynamic_range_db, 0]``.
     """
     meta = image.meta if isinstance(image, MetaTensor) else {}
-    times = meta.get("frame_times_s")
+    times = meta.get(FRAME_TIMES)
     times = json.loads(times) if isinstance(times, str) else times
     if times is not None and len(times) != len(frames):  # frames were picked since
         times = None

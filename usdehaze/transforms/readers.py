@@ -123,7 +123,7 @@ class UltrasoundReader(ImageReader):
             check_memory((scan.n_frames, *scan.shape), scan.path)
             cine = scan.read()
         frames = cine.frames if self.layout == "THW" else cine.frames[None]
-        return frames, meta_of(cine, scan.path, self.layout)
+        return frames, meta_of(cine, scan.path, self.layout, scan.reading)
 
 
 class UltrasoundHDF5Reader(UltrasoundReader):

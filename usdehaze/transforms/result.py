@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +15,19 @@ from monai.utils import ImageMetaKey, convert_data_type
 from usdehaze.errors import InputError
 from usdehaze.provenance import settings_in
 from usdehaze.result import Result
+from usdehaze.transforms.frames import DEHAZED, DIGESTS, ESTIMATED, LOADED, check_order, digests_in, digests_of
 from usdehaze.transforms.layout import n_frames_of, plane_affine
 from usdehaze.transforms.meta import (
     ESTIMATE,
     GEOMETRY,
     SETTINGS,
+    check_apart,
     cine_of,
     decode_geometry,
     encode_geometry,
     geometry_in,
     name_of,
+    reading_in,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +53,8 @@ def mark_estimate(image: MetaTensor, estimate: str, result: Result) -> None:
     image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], plane_affine(image.affine))
     image.meta["dynamic_range_db"], image.meta["n_frames"] = cine.dynamic_range_db, len(cine.frames)
     image.meta["usdehaze_version"] = result.usdehaze_version
+    own = {DEHAZED: digests_of(cine.frames), ESTIMATED: digests_of(array_of(image))}
+    image.meta[DIGESTS] = json.dumps(digests_in(image) | own)
 
 
 def check_estimate(image: Any, *expected: str) -> str:
@@ -56,6 +63,7 @@ def check_estimate(image: Any, *expected: str) -> str:
     Raises:
         InputError: another, or an image that does not come from `DehazeUltrasound`.
     """
+    check_apart(image)
     meta = image.meta if isinstance(image, MetaTensor) else {}
     if geometry_in(image) is None or SETTINGS not in meta or ESTIMATE not in meta:
         raise InputError(
@@ -82,6 +90,7 @@ def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:
     if len(set(shapes)) > 1:
         raise InputError(name_of(tissue), f"tissue, haze and input have shapes {shapes}", "one shape (T, H, W)")
     check_all_frames(tissue)
+    check_order(name_of(tissue), digests_of(array_of(image)), digests_in(tissue).get(DEHAZED))
     geometry = decode_geometry(tissue.meta[GEOMETRY])[0]
     cine = cine_of(tissue, array_of(image), geometry, float(tissue.meta["dynamic_range_db"]))
     check_darker(tissue, cine.frames)
@@ -96,13 +105,25 @@ def made_by(estimate: Any) -> dict[str, Any]:
 
 
 def check_all_frames(estimate: Any) -> None:
-    """Refuses an estimate that frames have been picked from: nothing says any longer which ones it holds."""
-    n_frames, found = int(estimate.meta["n_frames"]), n_frames_of(estimate)
-    if found != n_frames:
+    """Refuses an estimate of frames that were picked or put in another order, before dehazing or since.
+
+    Raises:
+        InputError: nothing says any longer which frames it holds.
+    """
+    digests = digests_in(estimate)
+    check_order(name_of(estimate), digests.get(DEHAZED, []), digests.get(LOADED))
+    check_order(name_of(estimate), digests_of(array_of(estimate)), digests.get(ESTIMATED))
+
+
+def check_held(estimate: Any, frames: np.ndarray) -> None:
+    """Refuses an estimate of other frames than these ``(T, H, W)`` float32 dB, which its file holds.
+
+    Raises:
+        InputError: it is.
+    """
+    if digests_in(estimate).get(DEHAZED) != digests_of(frames):
         raise InputError(
-            name_of(estimate),
-            f"{found} frames have been picked of {n_frames}",
-            advice="save all, or pick them as the scan is loaded, with frames=",
+            name_of(estimate), "what was dehazed is not what its file holds", "the frames as they were loaded"
         )
 
 
@@ -127,9 +148,10 @@ def open_source(estimate: Any) -> DicomScan:
     """The DICOM file that an estimate ``(T, H, W)`` was made from, opened at its frames.
 
     Raises:
-        InputError: an estimate from another source or of picked frames; the file is missing or no longer what it was.
+        InputError: an estimate from another source, of picked frames, or of another dynamic range than they were loaded
+            at; the file is missing or no longer what it was.
     """
-    from usdehaze.io.dicom import open_dicom
+    from usdehaze.io.dicom import DicomScan
 
     if not is_dicom(estimate):
         raise InputError(
@@ -137,10 +159,15 @@ def open_source(estimate: Any) -> DicomScan:
         )
     check_all_frames(estimate)
     path = os.fspath(estimate.meta[ImageMetaKey.FILENAME_OR_OBJ])
-    first = int(estimate.meta["first_frame"])
-    span = float(estimate.meta["dynamic_range_db"])
-    scan = open_dicom(path, frames=slice(first, first + n_frames_of(estimate)), dynamic_range_db=span)
-    if scan.source.sha256 != estimate.meta["source_sha256"]:
+    first, span = int(estimate.meta["first_frame"]), float(estimate.meta["dynamic_range_db"])
+    scan = DicomScan(path, replace(reading_in(estimate), frames=slice(first, first + n_frames_of(estimate))))
+    try:
+        if scan.source.sha256 != estimate.meta["source_sha256"]:
+            raise InputError(path, "has changed since its frames were loaded", advice="dehaze it again")
+        if scan.dynamic_range_db != span:
+            found = f"was dehazed at a dynamic range of {span:g} dB, but loaded at {scan.dynamic_range_db:g} dB"
+            raise InputError(path, found, advice="give it to the loader: dynamic_range_db=")
+    except InputError:
         scan.close()
-        raise InputError(path, "has changed since its frames were loaded", advice="dehaze it again")
+        raise
     return scan

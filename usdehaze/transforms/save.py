@@ -16,22 +16,21 @@ from monai.utils import ImageMetaKey, TransformBackends
 from usdehaze.choices import TransferSyntax
 from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, stem_of
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
-from usdehaze.transforms.result import is_dicom, open_source, result_of
+from usdehaze.transforms.result import check_held, is_dicom, open_source, result_of
 from usdehaze.transforms.writers import check_transfer_syntax
 
 
 class SaveUltrasoundd(MapTransform):
-    """Writes ``STEM.dehazed.h5``, STEM being that of the scan that was loaded; for a DICOM file, also the dehazed image
-    ``STEM.dehazed.dcm``.
+    """Writes ``STEM.dehazed.h5``; for a DICOM file, also the dehazed image ``STEM.dehazed.dcm``.
 
-    The tissue's metadata gain ``saved_to``, the path of the ``.h5`` file, and ``saved_files``, the paths of all, one a
-    line. There is no array version: for arrays there
-    is `usdehaze.io.write_result`.
+    STEM is the name of the scan that was loaded, without the suffix of a format, as ``usdehaze process`` has it. The
+    tissue's metadata gain ``saved_to``, the path of the ``.h5`` file, and ``saved_files``, the paths of all, one a
+    line. There is no array version: for arrays there is `usdehaze.io.write_result`.
 
     Args:
         keys: key of the tissue ``(T, H, W)`` or ``(1, T, H, W)`` dB, out of `DehazeUltrasoundd`; one, since a result
@@ -48,9 +47,9 @@ class SaveUltrasoundd(MapTransform):
 
     Raises:
         ValueError: several keys, an unknown transfer syntax.
-        InputError: when called, for tissue that does not come from `DehazeUltrasoundd` or whose pixels a spatial
-            transform has moved since, for a file that exists or cannot be written, and for a DICOM file that is no
-            longer where or what it was.
+        InputError: when called, for tissue that does not come from `DehazeUltrasoundd`, whose pixels a spatial
+            transform has moved since, or whose frames have been picked or put in another order after loading, for a
+            file that exists or cannot be written, and for a DICOM file that is no longer where or what it was.
         KeyError: when called, for a missing key.
 
     Example:
@@ -93,6 +92,7 @@ class SaveUltrasoundd(MapTransform):
         self.overwrite = overwrite
         self.save_haze = save_haze
         self.transfer_syntax = check_transfer_syntax(transfer_syntax)
+        self.stem: str | None = None  # of the one scan to come, where its own is also another's: see `dehaze_all`
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         d = dict(data)
@@ -110,7 +110,7 @@ class SaveUltrasoundd(MapTransform):
         if self.data_root_dir:
             with suppress(ValueError):  # a scan that lies elsewhere
                 folder = folder / scan.absolute().parent.relative_to(Path(self.data_root_dir).absolute())
-        return folder / (stem_of(scan.name) + RESULT_SUFFIX)
+        return folder / ((self.stem or stem_of(scan)) + RESULT_SUFFIX)
 
     def _save(self, result: Result, tissue: Any) -> list[Path]:
         """Writes the files of a result, all or none, and tells which; the result file is the first."""
@@ -133,8 +133,10 @@ class SaveUltrasoundd(MapTransform):
 
         scan = open_source(tissue)
         stack.callback(scan.close)
-        if not np.array_equal(scan.read_db(0, scan.n_frames), result.cine.frames):
+        held = scan.read_db(0, scan.n_frames)
+        if not np.array_equal(held, result.cine.frames):
             raise InputError(name_of(tissue), "the input is not what its file holds", "the frames as they were loaded")
+        check_held(tissue, held)
         named = [(DICOM_SUFFIX, "tissue"), (DICOM_HAZE_SUFFIX, "haze")][: 2 if self.save_haze else 1]
         return [
             DicomWriter(
@@ -146,12 +148,6 @@ class SaveUltrasoundd(MapTransform):
             )
             for suffix, what in named
         ]
-
-
-def stem_of(name: str) -> str:
-    """Name of a scan without the suffix of a file format; a UID is no suffix: ``1.2.55.1`` stays whole."""
-    suffix = Path(name).suffix
-    return name if suffix[1:].isdigit() else name.removesuffix(suffix)
 
 
 SaveUltrasoundD = SaveUltrasoundDict = SaveUltrasoundd

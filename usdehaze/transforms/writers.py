@@ -22,7 +22,15 @@ from usdehaze.io import RESULT_SUFFIX, write_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.result import Result
 from usdehaze.transforms.meta import name_of
-from usdehaze.transforms.result import array_of, check_darker, check_estimate, made_by, open_source, result_of
+from usdehaze.transforms.result import (
+    array_of,
+    check_darker,
+    check_estimate,
+    check_held,
+    made_by,
+    open_source,
+    result_of,
+)
 
 _LOG = logging.getLogger("usdehaze.transforms")
 
@@ -157,8 +165,9 @@ class UltrasoundDicomWriter(UltrasoundWriter):
     def _write(self, filename: PathLike) -> None:
         """
         Raises:
-            InputError: an image that does not come from `DehazeUltrasound`, whose pixels have been moved, or whose
-                source is no longer where or what it was; a file that exists or cannot be written.
+            InputError: an image that does not come from `DehazeUltrasound`, whose pixels have been moved or frames
+                picked, which was made from other values than the file's, or whose source is no longer where or what it
+                was; a file that exists or cannot be written.
         """
         from usdehaze.io.dicom import DicomWriter
 
@@ -167,6 +176,7 @@ class UltrasoundDicomWriter(UltrasoundWriter):
         scan = open_source(image)
         with scan:
             cine, estimate_db = scan.read(), array_of(image)
+            check_held(image, cine.frames)
             if what == "tissue":
                 check_darker(image, cine.frames)
             result = Result(cine, estimate_db, estimate_db, None, **made_by(image))  # one of the two is written
