@@ -124,6 +124,15 @@ def test_the_window_of_an_8_bit_grey_source_still_fits(tmp_path):
     assert (ds.WindowCenter, ds.WindowWidth) == (99, 50)
 
 
+@pytest.mark.parametrize("slope", [-1, 0.5])
+def test_rescaled_levels_are_written_as_they_look_without_a_window_of_other_values(tmp_path, slope):
+    frames = fan_frames(1)
+    more = {"RescaleSlope": slope, "RescaleIntercept": 255 if slope < 0 else 0, "WindowCenter": 64, "WindowWidth": 128}
+    ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames, **more), tmp_path / "b.dcm", by_db=0)
+    assert np.array_equal(ds.pixel_array, (255 - frames if slope < 0 else frames)[0])
+    assert "WindowCenter" not in ds and "RescaleSlope" not in ds
+
+
 def test_the_haze_is_a_second_series_of_grey_levels(tmp_path):
     path = write_dicom(tmp_path / "a.dcm", doppler_frames(), "RGB")
     tissue, _ = derive(path, tmp_path / "b.dcm")

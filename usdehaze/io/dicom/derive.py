@@ -17,6 +17,7 @@ from pydicom.uid import UID
 
 from usdehaze.io.dicom.codecs import LOSSY_SYNTAXES
 from usdehaze.io.dicom.copying import kept_attributes
+from usdehaze.io.dicom.file import rescale
 from usdehaze.io.dicom.header import (
     US_IMAGE,
     US_MULTIFRAME,
@@ -100,7 +101,8 @@ def _set_image_pixel(out: Dataset, scan: DicomScan, photometric: str) -> None:
     if colour:
         out.PlanarConfiguration = 0
     out.BitsAllocated, out.BitsStored, out.HighBit, out.PixelRepresentation = 8, 8, 7, 0
-    same_levels = scan.pixel_format.photometric == "MONOCHROME2" and scan.pixel_format.bits_stored == 8
+    stored = scan.pixel_format
+    same_levels = stored.photometric == "MONOCHROME2" and stored.bits_stored == 8 and rescale(scan.attributes) == (1, 0)
     _drop(out, "" if same_levels else WINDOW)
     _drop(out, "" if colour else COLOUR_PROFILE)
     if not colour and "UltrasoundColorDataPresent" in out:
