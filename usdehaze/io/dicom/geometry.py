@@ -70,7 +70,7 @@ def find_place(
         if regions.traces:
             return replace(whole, traces_alone=True)
         return _without_regions(attributes, frames_db, dynamic_range_db, may_be_inverted) if seek else whole
-    traces = [trace for trace in regions.traces if trace not in b_mode]
+    others = [other for other in regions.traces + regions.drawn if other not in b_mode]
     first = b_mode[0]
     aspect = pixel_aspect(attributes) if first.spacing_m is None else first.spacing_m[0] / first.spacing_m[1]
     if not first.fits:
@@ -81,7 +81,7 @@ def find_place(
             return Place(_cartesian(first, sectors, "sector finder"), None, tuple(notes))
     else:
         notes = []
-    usable = [_free_of(traces, region, shape) for region in b_mode]
+    usable = [_free_of(others, region, shape) for region in b_mode]
     inside = np.logical_or.reduce(usable)
     screen, sought = PLAIN, partial(_in_regions, b_mode, usable, floor_db=-dynamic_range_db, aspect=aspect)
     fans, lying = sought(frames_db) if seek else ([[] for _ in b_mode], False)
@@ -91,10 +91,9 @@ def find_place(
     screen = replace(screen, on_its_side=lying)
     found = [s for some, region in zip(fans, b_mode, strict=True) for s in some or [rectangle(region.box, aspect)]]
     n_fans = sum(map(len, fans))
-    if n_left := len(traces) + len(regions.beside):
-        notes.append(
-            f"Regions of M-mode, spectral Doppler or colour flow beside the B-mode: {n_left}, left as they are."
-        )
+    if n_left := len(others) + len(regions.beside):
+        kinds = "M-mode, spectral Doppler, waveforms, graphics or colour flow"
+        notes.append(f"Regions of {kinds} beside the B-mode: {n_left}, left as they are.")
     if len(b_mode) > 1:
         notes.append(f"{len(b_mode)} B-mode regions in the file: each is dehazed by itself.")
     if n_fans == len(found):
@@ -148,10 +147,10 @@ def _cartesian(region: Region, sectors: list[Sector], found_by: str) -> Cartesia
     return Cartesian(region.spacing_m, region.origin_m, sectors[0], found_by, (*sectors[1:],))
 
 
-def _free_of(traces: list[Region], region: Region, shape: tuple[int, int]) -> np.ndarray:
-    """``(H, W)`` bool: pixels of a region that no trace lies over; a trace that holds all of it lies under it."""
+def _free_of(others: list[Region], region: Region, shape: tuple[int, int]) -> np.ndarray:
+    """``(H, W)`` bool: pixels of a region that no other lies over; one that holds all of it lies under it."""
     mask = region.mask(shape)
-    for trace in traces:
-        if region.share_in(trace) < 1:
-            mask &= ~trace.mask(shape)
+    for other in others:
+        if region.share_in(other) < 1:
+            mask &= ~other.mask(shape)
     return mask

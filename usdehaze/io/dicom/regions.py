@@ -10,7 +10,8 @@ from pydicom.dataset import Dataset
 
 from usdehaze.io.dicom.header import items, numbers
 
-SPATIAL_2D, M_MODE, SPECTRAL = 1, 2, 3
+SPATIAL_2D, M_MODE, SPECTRAL, WAVEFORM, GRAPHICS = 1, 2, 3, 4, 5
+TRACES, DRAWN = (M_MODE, SPECTRAL), (WAVEFORM, GRAPHICS)
 TISSUE, COLOUR_FLOW = 1, 2
 NESTED = 0.8  # of a region within a larger one: the same image told twice
 CENTIMETRES = 3
@@ -66,12 +67,14 @@ class Regions:
         b_mode: two-dimensional ones of tissue, else of colour flow (B-mode with colours over it), largest first.
         colour_flow: whether they are of colour flow.
         traces: M-mode and spectral Doppler, whose horizontal axis is time.
+        drawn: waveforms (ECG and the like) and graphics, which are no image.
         beside: of colour flow, not within those of tissue.
     """
 
     b_mode: tuple[Region, ...]
     colour_flow: bool
     traces: tuple[Region, ...]
+    drawn: tuple[Region, ...]
     beside: tuple[Region, ...]
 
 
@@ -93,7 +96,8 @@ def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
 
     tissue, flow = regions(SPATIAL_2D, TISSUE), regions(SPATIAL_2D, COLOUR_FLOW)
     beside = [region for region in flow if tissue and all(region.share_in(other) < NESTED for other in tissue)]
-    return Regions(tuple(tissue or flow), not tissue, (*regions(M_MODE), *regions(SPECTRAL)), tuple(beside))
+    traces, drawn = (tuple(regions(first) + regions(second)) for first, second in (TRACES, DRAWN))
+    return Regions(tuple(tissue or flow), not tissue, traces, drawn, tuple(beside))
 
 
 def _region(item: Dataset, shape: tuple[int, int]) -> Region | None:
