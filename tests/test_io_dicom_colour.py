@@ -116,6 +116,22 @@ def test_a_palette_that_is_cut_off_is_refused(tmp_path):
         open_dicom(save(tmp_path / "a.dcm", ds))
 
 
+@pytest.mark.parametrize("said", [{"PixelPresentation": "COLOR"}, {"UltrasoundColorDataPresent": 1}, {}])
+def test_colours_above_grey_levels_are_refused_where_they_are_shown(tmp_path, said):
+    """Supplemental palette: PS3.3 C.7.6.19."""
+    ds = dataset(fan_frames(1), **said)
+    for name in ("Red", "Green", "Blue"):
+        setattr(ds, f"{name}PaletteColorLookupTableDescriptor", [64, 192, 16])
+        setattr(ds, f"{name}PaletteColorLookupTableData", bytes(128))
+    path = save(tmp_path / "a.dcm", ds)
+    if not said:
+        with open_dicom(path) as scan:
+            assert scan.read().tissue_mask is None
+        return
+    with pytest.raises(InputError, match=r"colours above them.*convert it to RGB"):
+        open_dicom(path)
+
+
 def test_monochrome1_is_dark_where_values_are_large(tmp_path):
     frames = fan_frames(2)
     with open_dicom(write_dicom(tmp_path / "a.dcm", 255 - frames, "MONOCHROME1")) as scan:

@@ -26,6 +26,7 @@ _DROPPED_KEYWORDS = (
     "GreenPaletteColorLookupTableData BluePaletteColorLookupTableData AlphaPaletteColorLookupTableData "
     "SegmentedRedPaletteColorLookupTableData SegmentedGreenPaletteColorLookupTableData "
     "SegmentedBluePaletteColorLookupTableData SegmentedAlphaPaletteColorLookupTableData PixelDataProviderURL "
+    "PixelPresentation "
     # pictures, seals and padding that no longer fit
     "IconImageSequence DigitalSignaturesSequence MACParametersSequence EncryptedAttributesSequence "
     "DataSetTrailingPadding ReferencedRawDataSequence "
