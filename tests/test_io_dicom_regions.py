@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from _dicom import dataset, region, save, write_dicom
+from _dicom_results import derive
 from _scans import fan_frames
 from pydicom.dataset import Dataset
 
@@ -13,7 +14,7 @@ from usdehaze.geometry import make_mapper, sector_mask
 from usdehaze.io import open_cine
 from usdehaze.io.dicom import open_dicom
 from usdehaze.io.dicom.regions import Region
-from usdehaze.io.dicom.timing import frame_times_s
+from usdehaze.io.dicom.timing import find_frame_times
 
 
 def screen(n_frames=1, height=200, width=300):
@@ -158,6 +159,18 @@ def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
         ({"RecommendedDisplayFrameRate": 25}, [0, 0.04, 0.08, 0.12]),
         ({"FrameTime": 0, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
         ({"FrameTime": -3}, None),
+        (
+            {"FrameTimeVector": [0, 10, 20, 30], "FrameTime": 0, "FrameIncrementPointer": 0x00181063},
+            [0, 0.01, 0.03, 0.06],
+        ),
+        ({"FrameTimeVector": [0, 33, -5, 33], "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
+        ({"FrameTimeVector": [0, 0, 0, 0], "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
+        ({"FrameTimeVector": [0, 0, 0, 0]}, None),
+        ({"FrameTimeVector": [0, 21, 40, 60], "CineRate": 50}, [0, 0.021, 0.04, 0.06]),  # since the first frame
+        ({"FrameTimeVector": [0, 20, 20, 21], "CineRate": 50}, [0, 0.02, 0.04, 0.061]),
+        ({"FrameTimeVector": [0, 60, 70, 80], "CineRate": 50}, [0, 0.06, 0.13, 0.21]),
+        ({"FrameTime": 0.02, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),  # in s
+        ({"FrameTime": 0.02}, [0, 2e-5, 4e-5, 6e-5]),
         ({}, None),
     ],
 )
@@ -165,8 +178,31 @@ def test_frame_times(attributes, times):
     ds = Dataset()
     for keyword, value in attributes.items():
         setattr(ds, keyword, value)
-    found = frame_times_s(ds, 4)
+    found = find_frame_times(ds, 4).times_s
     assert found is None if times is None else found == pytest.approx(times)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"FrameTimeVector": [0, 33, -5, 33], "CineRate": 50}, "negative"),
+        ({"FrameTimeVector": [0, 0, 0, 0], "CineRate": 50}, "no time above 0"),
+        ({"FrameTimeVector": [0, 20, 40, 60], "CineRate": 50}, "taken as since the first"),
+        ({"FrameTime": 0.02, "CineRate": 50}, "taken as s"),
+        ({"FrameTime": 5, "CineRate": 50}, "of 200 frames/s, Cine Rate says 50"),
+        ({"FrameTime": 33.3, "CineRate": 30}, ""),
+    ],
+)
+def test_frame_times_that_contradict_themselves_or_cine_rate_are_told_and_written_as_they_were_read(
+    tmp_path, attributes, word
+):
+    given = {"FrameTime": None, "FrameIncrementPointer": None} | attributes
+    source = write_dicom(tmp_path / "a.dcm", fan_frames(4), **given)
+    derive(source, tmp_path / "b.dcm")
+    with open_dicom(source) as scan, open_dicom(tmp_path / "b.dcm") as derived:
+        told = [note for note in scan.source.assumptions if "Frame Time" in note or "Frame times" in note]
+        assert derived.frame_times_s == pytest.approx(scan.frame_times_s)
+    assert [word in note for note in told] == ([True] if word else [])
 
 
 def test_frames_asked_for_keep_their_times_and_their_place(tmp_path):

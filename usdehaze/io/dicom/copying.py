@@ -30,6 +30,9 @@ _DROPPED_KEYWORDS = (
     # pictures, seals and padding that no longer fit
     "IconImageSequence DigitalSignaturesSequence MACParametersSequence EncryptedAttributesSequence "
     "DataSetTrailingPadding ReferencedRawDataSequence "
+    # of images of other kinds: what they say by frame
+    "SharedFunctionalGroupsSequence PerFrameFunctionalGroupsSequence DimensionOrganizationSequence "
+    "DimensionOrganizationType DimensionIndexSequence "
     # of the secondary capture and of the source's instance
     "ConversionType SecondaryCaptureDeviceID SecondaryCaptureDeviceManufacturer "
     "SecondaryCaptureDeviceManufacturerModelName SecondaryCaptureDeviceSoftwareVersions DateOfSecondaryCapture "

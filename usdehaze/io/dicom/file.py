@@ -25,8 +25,17 @@ from usdehaze.io.dicom.evidence import (
     true_planes,
 )
 from usdehaze.io.dicom.frames import frame_reader, frames_held
-from usdehaze.io.dicom.header import Header, items, numbers, open_header, sop_class, whole_number
-from usdehaze.io.dicom.timing import frame_times_s
+from usdehaze.io.dicom.header import (
+    Header,
+    items,
+    numbers,
+    open_header,
+    sop_class,
+    sop_instance,
+    whole_number,
+    word,
+)
+from usdehaze.io.dicom.timing import find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
@@ -90,7 +99,7 @@ class DicomFile:
             self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
             self.levels = find_levels(self.header, self.pixel_format, path)
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
-            self.notes, self._colours = self.layout.notes, None
+            self.notes, self._colours = self.layout.notes + note_on_uids(self.header), None
             self._check_colours()
         except BaseException:
             self.close()
@@ -153,6 +162,7 @@ class DicomFile:
         units, full_scale = "grey", levels.full_scale if levels != Levels(0, 2**16 - 1, 2**16 - 1) else None
         if colour or levels.full_scale == 255:
             units, full_scale = "8-bit", None
+        times = find_frame_times(attributes, self.n_frames)
         stored_type = np.uint8 if colour or self.pixel_format.bits_allocated == 8 else np.uint16
         return StoredCine(
             layout=f"DICOM {sop_class(attributes).name}, {self.header.transfer_syntax.name}",
@@ -163,8 +173,8 @@ class DicomFile:
             picture=(lambda index: self.picture(index)) if colour else None,
             units=units,
             full_scale=full_scale,  # of 16 bits only the largest value can tell
-            frame_times_s=frame_times_s(attributes, self.n_frames),
-            assumptions=self.notes,
+            frame_times_s=times.times_s,
+            assumptions=self.notes + times.notes,
         )
 
     def close(self) -> None:
@@ -179,6 +189,16 @@ def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> Deco
     decode = make_decoder(syntax, layout.pixel_format, path)
     stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path)
     return lambda index: decode(stored(index), index)
+
+
+def note_on_uids(header: Header) -> tuple[str, ...]:
+    """What a derived image will lack for want of it in the file, one sentence each."""
+    notes = []
+    if not sop_instance(header.attributes):
+        notes.append("No SOP Instance UID in the file: a derived image does not say what it was made from.")
+    if not word(header.attributes, "StudyInstanceUID"):
+        notes.append("No Study Instance UID in the file: a derived image is of a study of its own.")
+    return tuple(notes)
 
 
 def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Levels:
