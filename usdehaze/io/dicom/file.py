@@ -38,6 +38,7 @@ from usdehaze.io.dicom.header import (
 from usdehaze.io.dicom.timing import find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
+from usdehaze.io.run_marks import MARK
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
@@ -99,7 +100,7 @@ class DicomFile:
             self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
             self.levels = find_levels(self.header, self.pixel_format, path)
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
-            self.notes, self._colours = self.layout.notes + note_on_uids(self.header), None
+            self.notes, self._colours = self.layout.notes + notes_on_origin(self.header), None
             self._check_colours()
         except BaseException:
             self.close()
@@ -191,9 +192,11 @@ def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> Deco
     return lambda index: decode(stored(index), index)
 
 
-def note_on_uids(header: Header) -> tuple[str, ...]:
-    """What a derived image will lack for want of it in the file, one sentence each."""
-    notes = []
+def notes_on_origin(header: Header) -> tuple[str, ...]:
+    """What to tell of where the image comes from, one sentence each."""
+    notes, made = [], items(header.attributes, "ContributingEquipmentSequence")
+    if any(MARK in word(item, "ContributionDescription") for item in made):
+        notes.append("The image was made by usdehaze: it is dehazed already, or the haze.")
     if not sop_instance(header.attributes):
         notes.append("No SOP Instance UID in the file: a derived image does not say what it was made from.")
     if not word(header.attributes, "StudyInstanceUID"):
