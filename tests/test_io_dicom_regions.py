@@ -127,12 +127,50 @@ def test_a_fan_is_sought_in_the_whole_image_where_the_region_does_not_fit(tmp_pa
 
 
 def test_broken_regions_are_passed_over(tmp_path):
-    empty, odd, outside = Dataset(), region(10, 10, 5, 5), region(400, 300, 500, 400)
+    empty, odd, outside = Dataset(), region(10, 10, 10, 10), region(400, 300, 500, 400)
     several = region(40, 30, 239, 169)
     several.RegionDataType = [1, 2]
     with scan_of(tmp_path, screen(), empty, odd, outside, several) as scan:
         assert scan.geometry.sector is None
+        assert "No ultrasound region in the file lies in the image" in " ".join(scan.source.assumptions)
     assert Region(1, 2, 3, 4, None, (0, 0), True).area == 9
+
+
+@pytest.mark.parametrize(
+    ("corners", "expected", "word"),
+    [
+        ((0xFFFFFFFF, 0xFFFFFFFF, 239, 169), (0, 0, 239, 169), ""),  # -1 in an unsigned attribute
+        ((239, 169, 40, 30), (40, 30, 239, 169), "the other way round"),
+        ((40, 169, 239, 30), (40, 30, 239, 169), "the other way round"),
+        ((0, 0, 0, 0), (0, 0, 299, 199), "all its corners at 0"),
+    ],
+)
+def test_odd_corners_of_the_region(tmp_path, corners, expected, word):
+    with scan_of(tmp_path, screen(), region(*corners, delta=(0.02, 0.02))) as scan:
+        mask = sector_mask(scan.geometry.sector, scan.shape)
+        assert scan.geometry.spacing_m == (2e-4, 2e-4) and word in " ".join(scan.source.assumptions)
+    if corners == (0, 0, 0, 0):  # beside another one it says nothing
+        with scan_of(tmp_path, screen(), region(*corners), region(40, 30, 239, 169)) as scan:
+            assert sector_mask(scan.geometry.sector, scan.shape).sum() == 200 * 140
+    left, top, right, bottom = expected
+    assert mask[top : bottom + 1, left : right + 1].all() and mask.sum() == (bottom - top + 1) * (right - left + 1)
+
+
+@pytest.mark.parametrize("odd", [{"units": 0}, {"delta": (0, 0)}, {"right": 900, "bottom": 800}])
+def test_pixel_spacing_serves_where_the_region_tells_none(tmp_path, odd):
+    item = region(**{"left": 40, "top": 30, "right": 239, "bottom": 169} | odd)
+    with scan_of(tmp_path, screen(), item, PixelSpacing=[0.3, 0.2]) as scan:
+        assert scan.geometry.spacing_m == pytest.approx((3e-4, 2e-4)) and scan.geometry.sector.aspect == pytest.approx(
+            1.5
+        )
+
+
+@pytest.mark.parametrize(("other", "told"), [(0.02, True), (0.05, False)])
+def test_regions_of_several_spacings_are_told(tmp_path, other, told):
+    second = region(151, 0, 299, 199, delta=(other, other))
+    with scan_of(tmp_path, screen(), region(0, 0, 150, 199), second) as scan:
+        assert scan.geometry.spacing_m == (5e-4, 5e-4)
+        assert ("differ in pixel spacing" in " ".join(scan.source.assumptions)) == told
 
 
 def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
