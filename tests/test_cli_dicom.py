@@ -125,6 +125,13 @@ def test_info_on_dicom(tmp_path):
         assert line in lines, lines
 
 
+@pytest.mark.parametrize("command", ["review", "validate", "verify"])
+def test_who_gives_the_scan_for_its_result_is_told_the_results_name(tmp_path, command):
+    done = run(command, write_dicom(tmp_path / "a.dcm", fan_frames(1)))
+    assert done.exit_code == 1 and done.stderr.count("\n") == 1
+    assert "is not an HDF5 file (DICOM); expected a result of usdehaze process, such as a.dehazed.h5" in done.stderr
+
+
 @pytest.mark.parametrize("option", [("--units", "grey"), ("--dataset", "x"), ("--axes", "THW")])
 def test_options_of_hdf5_are_refused(tmp_path, model, option):
     done = run("process", write_dicom(tmp_path / "a.dcm", fan_frames(1)), *option)
