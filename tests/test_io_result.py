@@ -217,7 +217,7 @@ def test_a_result_that_is_not_there_or_no_hdf5_is_refused_as_that(tmp_path):
     with pytest.raises(InputError, match=r"none\.h5: no such file$"):
         read_result(tmp_path / "none.h5")
     (tmp_path / "text.h5").write_text("no result")
-    with pytest.raises(InputError, match=r"text\.h5: is not an HDF5 file \(unknown content\); expected a result"):
+    with pytest.raises(InputError, match=r"text\.h5: is not an HDF5 file \(unknown content\); expected an HDF5 file"):
         read_truth(tmp_path / "text.h5")
 
 

@@ -197,7 +197,8 @@ class Worker:
             except Exception as error:
                 self._failed(error, job, entry)
                 return entry
-            for note in scan.source.assumptions:
+            entry.notes = list(scan.source.assumptions)  # what the frames told is among them by now
+            for note in entry.notes:
                 self.console.note(f"{job.scan}: {in_full(note)}")
         self.console.say(f"{job.scan} -> {made}")
         self._tell_of_others(job)
