@@ -52,6 +52,25 @@ def test_a_dicom_file_gives_a_result_and_a_derived_image(tmp_path, model):
     assert run("process", path, "-o", tmp_path / "out", "--overwrite").exit_code == 0
 
 
+def test_derived_images_are_not_dehazed_again_whatever_they_are_called(tmp_path, model):
+    """As an archive gives a study back: the source and what was made of it under numbers."""
+    run("process", write_dicom(tmp_path / "a.dcm", fan_frames(3)), "-o", tmp_path / "made", "--save-haze")
+    study = tmp_path / "study"
+    study.mkdir()
+    for number, path in enumerate([tmp_path / "a.dcm", *sorted((tmp_path / "made").glob("*.dcm"))], 1):
+        path.rename(study / f"IM000{number}.dcm")
+    done = run("process", study, "-o", tmp_path / "out")
+    assert done.exit_code == 0 and files_in(tmp_path / "out") == ["IM0001.dehazed.dcm", "IM0001.dehazed.h5"]
+    assert done.stderr.count("made by usdehaze") == 1
+    assert "IM0002.dcm and 1 more: made by usdehaze, left out" in done.stderr
+    named = run("process", study / "IM0002.dcm", "-o", tmp_path / "out")
+    assert named.exit_code == 1 and named.stderr.count("\n") == 1 and "go on with --force" in named.stderr
+    forced = run("process", study / "IM0002.dcm", "-o", tmp_path / "out", "--force")
+    assert forced.exit_code == 0 and "of another run" not in forced.stderr
+    assert "was made by usdehaze" in forced.stderr
+    assert "made by usdehaze" not in run("process", study / "IM0001.dcm", "-o", tmp_path / "out", "--overwrite").stderr
+
+
 def test_colour_comes_out_of_the_result_file_as_it_went_in(tmp_path, model):
     rgb = np.repeat(fan_frames(2)[..., None], 3, axis=3)
     rgb[:, 20:30, 25:35] = (250, 100, 0)
@@ -104,6 +123,13 @@ def test_info_on_dicom(tmp_path):
         "layout:        DICOM Ultrasound Multi-frame Image Storage, Explicit VR Little Endian",
     ):
         assert line in lines, lines
+
+
+@pytest.mark.parametrize("command", ["review", "validate", "verify"])
+def test_who_gives_the_scan_for_its_result_is_told_the_results_name(tmp_path, command):
+    done = run(command, write_dicom(tmp_path / "a.dcm", fan_frames(1)))
+    assert done.exit_code == 1 and done.stderr.count("\n") == 1
+    assert "is not an HDF5 file (DICOM); expected a result of usdehaze process, such as a.dehazed.h5" in done.stderr
 
 
 @pytest.mark.parametrize("option", [("--units", "grey"), ("--dataset", "x"), ("--axes", "THW")])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from _dicom import dataset, save, write_dicom
 from _scans import fan_frames
+from pydicom.dataset import Dataset
 from pydicom.uid import JPEGBaseline8Bit, RLELossless
 
 from usdehaze.decibels import grey_to_db
@@ -115,6 +116,22 @@ def test_a_palette_that_is_cut_off_is_refused(tmp_path):
         open_dicom(save(tmp_path / "a.dcm", ds))
 
 
+@pytest.mark.parametrize("said", [{"PixelPresentation": "COLOR"}, {"UltrasoundColorDataPresent": 1}, {}])
+def test_colours_above_grey_levels_are_refused_where_they_are_shown(tmp_path, said):
+    """Supplemental palette: PS3.3 C.7.6.19."""
+    ds = dataset(fan_frames(1), **said)
+    for name in ("Red", "Green", "Blue"):
+        setattr(ds, f"{name}PaletteColorLookupTableDescriptor", [64, 192, 16])
+        setattr(ds, f"{name}PaletteColorLookupTableData", bytes(128))
+    path = save(tmp_path / "a.dcm", ds)
+    if not said:
+        with open_dicom(path) as scan:
+            assert scan.read().tissue_mask is None
+        return
+    with pytest.raises(InputError, match=r"colours above them.*convert it to RGB"):
+        open_dicom(path)
+
+
 def test_monochrome1_is_dark_where_values_are_large(tmp_path):
     frames = fan_frames(2)
     with open_dicom(write_dicom(tmp_path / "a.dcm", 255 - frames, "MONOCHROME1")) as scan:
@@ -160,6 +177,37 @@ def test_the_window_of_8_bits_is_for_the_screen_alone(tmp_path):
     with open_dicom(path, dynamic_range_db=50) as scan:
         np.testing.assert_allclose(scan.read_db(0, 1), grey_to_db(frames, 50), atol=1e-4)
         assert scan.source.assumptions[0].startswith("No ultrasound region")  # the range was given, not assumed
+
+
+CAPTURE = {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.7.3"}
+
+
+@pytest.mark.parametrize(("slope", "intercept"), [(0.0625, 0), (1, -1024), (-1, 4095), (-0.5, 100)])
+def test_the_window_is_of_rescaled_values(tmp_path, slope, intercept):
+    """Modality LUT before VOI LUT: PS3.3 C.11.1, C.11.2."""
+    frame = ramp(4095)
+    window = {"WindowCenter": 2000 * abs(slope) + (intercept if slope > 0 else intercept - 4000 * abs(slope))}
+    window |= {"WindowWidth": 3000 * abs(slope), "RescaleSlope": slope, "RescaleIntercept": intercept}
+    rescaled = slope * frame.astype(float) + intercept
+    with open_dicom(write_dicom(tmp_path / "a.dcm", frame, bits=12, **window, **CAPTURE)) as scan:
+        frames_db = scan.read_db(0, 1)
+    share = (rescaled - (window["WindowCenter"] - 0.5)) / (window["WindowWidth"] - 1) + 0.5
+    np.testing.assert_allclose(frames_db, 60 * (np.clip(share, 0, 1) - 1), atol=1e-3)
+
+
+@pytest.mark.parametrize("bits", [8, 12])
+def test_a_negative_slope_turns_grey_levels_round(tmp_path, bits):
+    frame, top = ramp(2**bits - 1, np.uint8 if bits == 8 else np.uint16), 2**bits - 1
+    turned = {"RescaleSlope": -1, "RescaleIntercept": top, **CAPTURE}
+    with open_dicom(write_dicom(tmp_path / "a.dcm", frame, bits=bits, **turned)) as scan:
+        np.testing.assert_allclose(scan.read_db(0, 1), grey_to_db(top - frame, 60, top), atol=1e-4)
+
+
+def test_levels_by_a_table_are_refused(tmp_path):
+    table = Dataset()
+    table.ModalityLUTType = "US"
+    with pytest.raises(InputError, match="grey levels by a table"):
+        open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(1), ModalityLUTSequence=[table], **CAPTURE))
 
 
 def test_lossy_compression_leaves_grey_speckle_grey(tmp_path):

@@ -98,6 +98,16 @@ def test_b_mode_beside_a_trace_is_dehazed_and_the_trace_stays(tmp_path):
     assert not changed[:, 170:].any() and changed[:, 20:150, 180:220].mean() > 0.9
 
 
+@pytest.mark.parametrize("kind", [(4, 0x0A), (5, 0x0D)])
+def test_a_region_of_an_ecg_or_of_graphics_within_the_b_mode_stays(tmp_path, kind):
+    frames = np.random.default_rng(3).integers(60, 255, (2, 200, 300), dtype=np.uint8)
+    regions = [region(0, 0, 299, 199), region(0, 150, 299, 199, kind=kind, units=0)]
+    ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames, regions=regions), tmp_path / "b.dcm")
+    changed = ds.pixel_array != frames
+    assert changed[:, :150].all() and not changed[:, 150:].any()
+    assert "waveforms, graphics or colour flow beside the B-mode: 1, left as they are" in ds.DerivationDescription
+
+
 LAYOUTS = {
     "beside": [(10, 10, 160), (10, 220, 160)],
     "of two sizes": [(10, 10, 170), (30, 240, 110)],

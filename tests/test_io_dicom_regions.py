@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from _dicom import dataset, region, save, write_dicom
+from _dicom_results import derive
 from _scans import fan_frames
 from pydicom.dataset import Dataset
 
@@ -13,7 +14,7 @@ from usdehaze.geometry import make_mapper, sector_mask
 from usdehaze.io import open_cine
 from usdehaze.io.dicom import open_dicom
 from usdehaze.io.dicom.regions import Region
-from usdehaze.io.dicom.timing import frame_times_s
+from usdehaze.io.dicom.timing import find_frame_times
 
 
 def screen(n_frames=1, height=200, width=300):
@@ -126,12 +127,50 @@ def test_a_fan_is_sought_in_the_whole_image_where_the_region_does_not_fit(tmp_pa
 
 
 def test_broken_regions_are_passed_over(tmp_path):
-    empty, odd, outside = Dataset(), region(10, 10, 5, 5), region(400, 300, 500, 400)
+    empty, odd, outside = Dataset(), region(10, 10, 10, 10), region(400, 300, 500, 400)
     several = region(40, 30, 239, 169)
     several.RegionDataType = [1, 2]
     with scan_of(tmp_path, screen(), empty, odd, outside, several) as scan:
         assert scan.geometry.sector is None
+        assert "No ultrasound region in the file lies in the image" in " ".join(scan.source.assumptions)
     assert Region(1, 2, 3, 4, None, (0, 0), True).area == 9
+
+
+@pytest.mark.parametrize(
+    ("corners", "expected", "word"),
+    [
+        ((0xFFFFFFFF, 0xFFFFFFFF, 239, 169), (0, 0, 239, 169), ""),  # -1 in an unsigned attribute
+        ((239, 169, 40, 30), (40, 30, 239, 169), "the other way round"),
+        ((40, 169, 239, 30), (40, 30, 239, 169), "the other way round"),
+        ((0, 0, 0, 0), (0, 0, 299, 199), "all its corners at 0"),
+    ],
+)
+def test_odd_corners_of_the_region(tmp_path, corners, expected, word):
+    with scan_of(tmp_path, screen(), region(*corners, delta=(0.02, 0.02))) as scan:
+        mask = sector_mask(scan.geometry.sector, scan.shape)
+        assert scan.geometry.spacing_m == (2e-4, 2e-4) and word in " ".join(scan.source.assumptions)
+    if corners == (0, 0, 0, 0):  # beside another one it says nothing
+        with scan_of(tmp_path, screen(), region(*corners), region(40, 30, 239, 169)) as scan:
+            assert sector_mask(scan.geometry.sector, scan.shape).sum() == 200 * 140
+    left, top, right, bottom = expected
+    assert mask[top : bottom + 1, left : right + 1].all() and mask.sum() == (bottom - top + 1) * (right - left + 1)
+
+
+@pytest.mark.parametrize("odd", [{"units": 0}, {"delta": (0, 0)}, {"right": 900, "bottom": 800}])
+def test_pixel_spacing_serves_where_the_region_tells_none(tmp_path, odd):
+    item = region(**{"left": 40, "top": 30, "right": 239, "bottom": 169} | odd)
+    with scan_of(tmp_path, screen(), item, PixelSpacing=[0.3, 0.2]) as scan:
+        assert scan.geometry.spacing_m == pytest.approx((3e-4, 2e-4)) and scan.geometry.sector.aspect == pytest.approx(
+            1.5
+        )
+
+
+@pytest.mark.parametrize(("other", "told"), [(0.02, True), (0.05, False)])
+def test_regions_of_several_spacings_are_told(tmp_path, other, told):
+    second = region(151, 0, 299, 199, delta=(other, other))
+    with scan_of(tmp_path, screen(), region(0, 0, 150, 199), second) as scan:
+        assert scan.geometry.spacing_m == (5e-4, 5e-4)
+        assert ("differ in pixel spacing" in " ".join(scan.source.assumptions)) == told
 
 
 def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
@@ -158,6 +197,18 @@ def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
         ({"RecommendedDisplayFrameRate": 25}, [0, 0.04, 0.08, 0.12]),
         ({"FrameTime": 0, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
         ({"FrameTime": -3}, None),
+        (
+            {"FrameTimeVector": [0, 10, 20, 30], "FrameTime": 0, "FrameIncrementPointer": 0x00181063},
+            [0, 0.01, 0.03, 0.06],
+        ),
+        ({"FrameTimeVector": [0, 33, -5, 33], "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
+        ({"FrameTimeVector": [0, 0, 0, 0], "CineRate": 50}, [0, 0.02, 0.04, 0.06]),
+        ({"FrameTimeVector": [0, 0, 0, 0]}, None),
+        ({"FrameTimeVector": [0, 21, 40, 60], "CineRate": 50}, [0, 0.021, 0.04, 0.06]),  # since the first frame
+        ({"FrameTimeVector": [0, 20, 20, 21], "CineRate": 50}, [0, 0.02, 0.04, 0.061]),
+        ({"FrameTimeVector": [0, 60, 70, 80], "CineRate": 50}, [0, 0.06, 0.13, 0.21]),
+        ({"FrameTime": 0.02, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),  # in s
+        ({"FrameTime": 0.02}, [0, 2e-5, 4e-5, 6e-5]),
         ({}, None),
     ],
 )
@@ -165,8 +216,31 @@ def test_frame_times(attributes, times):
     ds = Dataset()
     for keyword, value in attributes.items():
         setattr(ds, keyword, value)
-    found = frame_times_s(ds, 4)
+    found = find_frame_times(ds, 4).times_s
     assert found is None if times is None else found == pytest.approx(times)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"FrameTimeVector": [0, 33, -5, 33], "CineRate": 50}, "negative"),
+        ({"FrameTimeVector": [0, 0, 0, 0], "CineRate": 50}, "no time above 0"),
+        ({"FrameTimeVector": [0, 20, 40, 60], "CineRate": 50}, "taken as since the first"),
+        ({"FrameTime": 0.02, "CineRate": 50}, "taken as s"),
+        ({"FrameTime": 5, "CineRate": 50}, "of 200 frames/s, Cine Rate says 50"),
+        ({"FrameTime": 33.3, "CineRate": 30}, ""),
+    ],
+)
+def test_frame_times_that_contradict_themselves_or_cine_rate_are_told_and_written_as_they_were_read(
+    tmp_path, attributes, word
+):
+    given = {"FrameTime": None, "FrameIncrementPointer": None} | attributes
+    source = write_dicom(tmp_path / "a.dcm", fan_frames(4), **given)
+    derive(source, tmp_path / "b.dcm")
+    with open_dicom(source) as scan, open_dicom(tmp_path / "b.dcm") as derived:
+        told = [note for note in scan.source.assumptions if "Frame Time" in note or "Frame times" in note]
+        assert derived.frame_times_s == pytest.approx(scan.frame_times_s)
+    assert [word in note for note in told] == ([True] if word else [])
 
 
 def test_frames_asked_for_keep_their_times_and_their_place(tmp_path):
@@ -188,13 +262,14 @@ def test_a_scan_works_in_another_process(tmp_path):
         assert scan.read_db(0, 1).shape == (1, 64, 64)
 
 
-def test_frames_that_are_black_are_named(tmp_path):
+def test_black_frames_among_others_come_out_as_they_went_in(tmp_path):
     frames = fan_frames(4)
     frames[2] = 0
-    with open_dicom(write_dicom(tmp_path / "a.dcm", frames)) as scan:
-        assert scan.read_db(0, 2).shape == (2, 64, 64)
-        with pytest.raises(InputError, match=r"frame 2 is constant \(-60 dB everywhere\).*--frames"):
-            scan.read()
+    ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames), tmp_path / "b.dcm", chunk=4)
+    assert not ds.pixel_array[2].any() and (ds.pixel_array[3] != frames[3]).any()
+    assert "Frames of one value" in ds.DerivationDescription
+    with pytest.raises(InputError, match=r"frame 2 is constant \(-60 dB everywhere\)"):
+        open_dicom(tmp_path / "a.dcm", frames=slice(2, 3))
 
 
 def test_attributes_of_the_wrong_kind_are_no_traceback(tmp_path):

@@ -124,6 +124,15 @@ def test_the_window_of_an_8_bit_grey_source_still_fits(tmp_path):
     assert (ds.WindowCenter, ds.WindowWidth) == (99, 50)
 
 
+@pytest.mark.parametrize("slope", [-1, 0.5])
+def test_rescaled_levels_are_written_as_they_look_without_a_window_of_other_values(tmp_path, slope):
+    frames = fan_frames(1)
+    more = {"RescaleSlope": slope, "RescaleIntercept": 255 if slope < 0 else 0, "WindowCenter": 64, "WindowWidth": 128}
+    ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames, **more), tmp_path / "b.dcm", by_db=0)
+    assert np.array_equal(ds.pixel_array, (255 - frames if slope < 0 else frames)[0])
+    assert "WindowCenter" not in ds and "RescaleSlope" not in ds
+
+
 def test_the_haze_is_a_second_series_of_grey_levels(tmp_path):
     path = write_dicom(tmp_path / "a.dcm", doppler_frames(), "RGB")
     tissue, _ = derive(path, tmp_path / "b.dcm")
@@ -217,6 +226,44 @@ def test_it_says_from_what_and_how_it_was_derived(tmp_path):
     assert (equipment.Manufacturer, equipment.SoftwareVersions) == ("usdehaze", usdehaze.__version__)
     assert "tissue-v1 sha256:0123" in equipment.ContributionDescription
     assert "haze-v1 sha256:4567" in equipment.ContributionDescription
+
+
+def part_of(tmp_path, **attributes):
+    """An image derived from frames 1 and 2 of four in RGB."""
+    rgb = np.repeat(fan_frames(4)[..., None], 3, axis=3)
+    return derive(write_dicom(tmp_path / "a.dcm", rgb, "RGB", **attributes), tmp_path / "b.dcm", frames=slice(1, 3))[0]
+
+
+@pytest.mark.parametrize("kind", ["1.2.840.10008.5.1.4.1.1.7.4", "1.2.840.10008.5.1.4.1.1.3"])
+def test_part_of_a_capture_or_a_retired_image_names_its_frames(tmp_path, kind):
+    assert part_of(tmp_path, SOPClassUID=kind).SourceImageSequence[0].ReferencedFrameNumber == [2, 3]
+
+
+def test_what_is_told_by_frame_does_not_outlive_the_frames(tmp_path):
+    group, mask = Dataset(), Dataset()
+    mask.MaskOperation, mask.ApplicableFrameRange = "AVG_SUB", [1, 4]
+    bound = {"RWaveTimeVector": [10.0, 50.0], "MaskSubtractionSequence": [mask], "RecommendedViewingMode": "SUB"}
+    groups = {"SharedFunctionalGroupsSequence": [group], "PerFrameFunctionalGroupsSequence": [group] * 4}
+    ds = part_of(tmp_path, SOPClassUID="1.2.840.10008.5.1.4.1.1.7.4", **bound, **groups)
+    assert not [keyword for keyword in bound | groups if keyword in ds]
+    whole, _ = derive(tmp_path / "a.dcm", tmp_path / "c.dcm")
+    assert [keyword for keyword in bound if keyword in whole] == [*bound]
+    assert not [keyword for keyword in groups if keyword in whole]
+
+
+def test_a_source_without_uids_gives_valid_ones_and_a_note(tmp_path):
+    made = set()
+    for name in "ab":
+        frames = fan_frames(1, seed=ord(name))
+        path = write_dicom(tmp_path / f"{name}.dcm", frames, StudyInstanceUID=None, SeriesInstanceUID=None)
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"1.2.3.4.5.6\0", b"\0" * 12))
+        ds, _ = derive(path, tmp_path / "out.dcm")
+        assert ds.StudyInstanceUID.is_valid and "SourceImageSequence" not in ds
+        assert "No SOP Instance UID in the file" in ds.DerivationDescription
+        assert "No Study Instance UID in the file" in ds.DerivationDescription
+        made |= {ds.StudyInstanceUID, ds.SeriesInstanceUID}
+    assert len(made) == 4  # images of who knows whom do not meet
 
 
 def test_uids_depend_on_the_source_and_on_how_it_was_made_and_on_nothing_else(tmp_path):

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from _scans import fan_frames, refused, write
 
+from usdehaze.dehazing.masking import keep_what_is_no_tissue
 from usdehaze.errors import InputError
-from usdehaze.io import kind_of, list_scans, open_cine
+from usdehaze.io import kind_of, list_scans, open_cine, open_scan
+from usdehaze.result import Result
 
 
 def test_what_is_not_hdf5(tmp_path):
@@ -61,11 +63,27 @@ def test_named_datasets_that_are_not_frames(tmp_path):
     refused(path, "holds |S1; expected numbers", dataset="text")
 
 
+@pytest.mark.parametrize("level", [0, 7])
+def test_a_frame_of_one_value_among_others_comes_out_as_it_went_in(tmp_path, level):
+    frames = fan_frames(3)
+    frames[1] = level
+    path = write(tmp_path / "flat.h5", {"x": frames})
+    with open_scan(path) as scan:
+        assert not any("one value" in note for note in scan.source.assumptions)
+        cine = scan.read()
+        told = [note for note in cine.source.assumptions if "one value" in note]
+        assert told == [note for note in scan.source.assumptions if "one value" in note] and len(told) == 1
+    assert cine.tissue_mask.all(axis=(1, 2)).tolist() == [True, False, True] and not cine.tissue_mask[1].any()
+    kept = keep_what_is_no_tissue(Result(cine, cine.frames - 1, cine.frames, None, {}))
+    assert np.array_equal(kept.tissue[1], cine.frames[1]) and (kept.haze[1] == -60).all()
+    with open_scan(path, frames=slice(0, 1)) as scan:
+        assert scan.read().tissue_mask is None
+    with pytest.raises(InputError, match="frame 1 of dataset 'x' is constant"):
+        open_scan(path, frames=slice(1, 2))
+
+
 def test_empty_and_constant_frames(tmp_path):
     refused(write(tmp_path / "empty.h5", {"x": np.zeros((0, 64, 64), np.uint8)}), "is empty, shape (0, 64, 64)")
-    frames = fan_frames(3)
-    frames[1] = 7
-    refused(write(tmp_path / "flat.h5", {"x": frames}), "frame 1 of dataset 'x' is constant")
     refused(write(tmp_path / "zero.h5", {"x": np.zeros((2, 32, 32), np.float32)}), "frame 0", "constant")
     refused(write(tmp_path / "iq.h5", {"x": np.zeros((2, 32, 32), np.complex64)}), "every value is 0")
 

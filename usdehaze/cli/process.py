@@ -26,7 +26,7 @@ from usdehaze.cli.options import (
 )
 from usdehaze.cli.plan import Job, plan_jobs
 from usdehaze.cli.progress import frame_progress
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.notes import in_full
 
 if TYPE_CHECKING:
@@ -96,9 +96,12 @@ def process(
         check_kind(preview)
     jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
     reading = take_reading(options)
-    from usdehaze.io.detect import lost_in
+    from usdehaze.io.detect import lost_in, own_images_in
     from usdehaze.io.names import readable
 
+    if own := own_images_in(files):
+        others = f" and {len(own) - 1} more" if len(own) > 1 else ""
+        console.note(f"{own[0]}{others}: made by usdehaze, left out")
     batch = BatchLog(log, jobs)
     # what is left of the options is the model's business
     look: dict[str, Any] = {"with_screen": with_screen, "mark": mark, "roi": roi}
@@ -194,7 +197,8 @@ class Worker:
             except Exception as error:
                 self._failed(error, job, entry)
                 return entry
-            for note in scan.source.assumptions:
+            entry.notes = list(scan.source.assumptions)  # what the frames told is among them by now
+            for note in entry.notes:
                 self.console.note(f"{job.scan}: {in_full(note)}")
         self.console.say(f"{job.scan} -> {made}")
         self._tell_of_others(job)
@@ -258,7 +262,11 @@ class Worker:
         """The scan, once it is sure that its result can be written."""
         from usdehaze.io import open_scan
         from usdehaze.io.atomic import check_target
+        from usdehaze.io.detect import is_own_image
 
+        if not reading.force and is_own_image(job.scan):
+            found, advice = "was made by usdehaze: dehazed already, or the haze", "leave it out, or go on with --force"
+            raise InputError(job.scan, found, "an image as it was taken", advice)
         scan = open_scan(job.scan, reading)
         try:
             for target in job.targets:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from usdehaze.budget import file_sha256
 from usdehaze.choices import PREVIEW_KINDS
 from usdehaze.errors import InputError
-from usdehaze.io.formats import SUFFIXES, format_of, parts_of
+from usdehaze.io.formats import DICOM, SUFFIXES, format_of, parts_of
 
 _Scan = TypeVar("_Scan", bound=Hashable)
 RESULT_SUFFIX = ".dehazed.h5"
@@ -38,13 +38,16 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files as given, folders replaced by every scan in them: recursive, sorted, hidden files and results left out.
 
+    Derived DICOM images of our own count as results whatever they are called now.
+
     Links are followed, into each folder once. A folder with images but no other scan directly in it is itself a scan. A
     file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong. A
     DICOMDIR given by name stands for the ultrasound images that it lists.
     """
     scans: list[Path] = []
     for path in map(Path, paths):
-        scans.extend((list(_scans_in(path)) if path.is_dir() else _listed(path)) or [path])
+        inside = _scans_in(path) if path.is_dir() else (scan for scan in _listed(path) if not is_own_image(scan))
+        scans.extend(list(inside) or [path])
     return scans
 
 
@@ -56,6 +59,23 @@ def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
             broken = (path for name in names if not (path := parent / name).exists())
             lost |= {path: InputError(path, "is a link that leads nowhere") for path in broken}
     return lost
+
+
+def own_images_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """DICOM images in these folders, or listed by a DICOMDIR, that usdehaze made and whose names do not say so."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = (parent / name for parent, names in _folders(path, {}) for name in names) if path.is_dir() else ()
+        found += [each for each in inside or _listed(path) if not each.name.endswith(RESULT_SUFFIXES)]
+    return [path for path in found if is_own_image(path)]
+
+
+def is_own_image(path: Path) -> bool:
+    """Whether a file is a DICOM image that usdehaze made."""
+    try:
+        return format_of(path) is DICOM and not DICOM.is_alone(path)
+    except InputError:  # a dangling link, a socket, a folder of other things
+        return False
 
 
 def stem_of(scan: Path) -> str:

@@ -12,7 +12,7 @@ from usdehaze.cine import Cartesian, Polar
 from usdehaze.io.detect import RESULT_SUFFIX, RESULT_SUFFIXES, REVIEW_SUFFIX
 from usdehaze.io.digest import ATTRIBUTE, digest_of
 from usdehaze.io.hdf5.access import attribute, hdf5_errors, open_h5
-from usdehaze.io.result import OpenResult, open_result
+from usdehaze.io.result import OpenResult, expected_for, open_result
 from usdehaze.io.runs import of_several_runs, run_of
 
 TOLERANCE_DB = 1e-3
@@ -29,7 +29,7 @@ def doubts_of(path: str | os.PathLike[str]) -> list[str]:
     Raises:
         InputError: the file is no result, or damaged.
     """
-    with open_h5(path) as file, hdf5_errors(path):
+    with open_h5(path, expected_for(path)) as file, hdf5_errors(path):
         stored = attribute(file, ATTRIBUTE)
         fits = stored == digest_of(file, path)
     found = []

@@ -140,6 +140,7 @@ class Decoder:
         size = {part[0]: part[1:] for part in header[1:]}
         if header and (size.get("H"), size.get("W")) != tuple(map(str, self.size)):
             found, expected = f"video of {size.get('H')} x {size.get('W')}", f"{self.size[0]} x {self.size[1]}"
+            self.close()  # whoever asks again is told again
             raise InputError(self.path, found, f"{expected} as {self.declared}")
 
     def _frame(self) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any
 
 from usdehaze.errors import InputError
 from usdehaze.io.reading import Reading
+from usdehaze.io.run_marks import marked_run, start_of
 from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import ImageFile
 
@@ -138,6 +139,7 @@ DICOM = FileFormat(
     name="DICOM",
     signature=lambda path, start: start[128:] == b"DICM",
     open_scan=lazily("usdehaze.io.dicom.read", "DicomScan"),
+    is_alone=lambda path: marked_run(start_of(path)) is None,  # else it is a derived image of our own
     holds="log-compressed grey levels",
     suffixes=(".dcm", ".dicom", ".ima"),
 )

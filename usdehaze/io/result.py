@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
 from usdehaze.budget import spending
+from usdehaze.io.detect import RESULT_SUFFIX, stem_of_name
 from usdehaze.io.digest import ATTRIBUTE as ATTRIBUTE_OF_DIGEST
 from usdehaze.io.digest import Content, digest_of
 from usdehaze.io.h5_output import Hdf5Output
@@ -154,6 +156,11 @@ class OpenResult:
         )
 
 
+def expected_for(path: str | os.PathLike[str]) -> str:
+    """What to give instead of a file that is no result: often it is the scan itself."""
+    return f"a result of usdehaze process, such as {stem_of_name(Path(path).name)}{RESULT_SUFFIX}"
+
+
 @contextmanager
 def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
     """Opens a result file without reading its frames.
@@ -161,7 +168,7 @@ def open_result(path: str | os.PathLike[str]) -> Iterator[OpenResult]:
     Raises:
         InputError: it is not one, or it does not hold what a result must hold.
     """
-    with open_h5(path) as file:
+    with open_h5(path, expected_for(path)) as file:
         with spending(path), hdf5_errors(path):
             datasets = own_datasets(file, path, RESULT_FORMAT, ("input", "tissue", "haze"), ("tissue_std",))
             frames = {name: LazyFrames(dataset, path) for name, dataset in datasets.items()}

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from usdehaze.io.run_marks import MARK, marked_run, start_of
 from usdehaze.io.scan import Scan
 
 if TYPE_CHECKING:
     from usdehaze.result import Result
 
 ATTRIBUTE = "run"
-MARK = "usdehaze-run:"
-_LOOKED_THROUGH = 2**20  # bytes from the beginning of a file
 
 
 def run_id(scan: Scan, result: Result) -> str:
@@ -48,15 +46,8 @@ def mark(scan: Scan, result: Result) -> str:
 
 def run_of(path: Path) -> str | None:
     """The run that made a file; None where it does not say."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(_LOOKED_THROUGH)
-        if start.startswith(b"\x89HDF"):
-            return _of_hdf5(path)
-    except OSError:
-        return None
-    found = re.search(MARK.encode() + rb"([0-9a-f]{32})", start)
-    return found[1].decode() if found else None
+    start = start_of(path)
+    return _of_hdf5(path) if start.startswith(b"\x89HDF") else marked_run(start)
 
 
 def of_several_runs(paths: Iterable[Path]) -> dict[Path, str]:

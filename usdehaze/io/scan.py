@@ -71,9 +71,9 @@ class Scan(ABC):
             InputError: a frame that cannot be used.
         """
         stop = self.n_frames if stop is None else stop
-        source = replace(self.source, first_frame=self.source.first_frame + start)
         times = None if self.frame_times_s is None else self.frame_times_s[start:stop]
         frames_db, tissue_mask = self._read_with_mask(start, stop)
+        source = replace(self.source, first_frame=self.source.first_frame + start)
         try:
             return Cine(frames_db, self.geometry, self.dynamic_range_db, times, source, tissue_mask)
         except ValueError as error:
@@ -95,23 +95,6 @@ class Scan(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def check_image(frame_db: np.ndarray, where: str, path: object, advice: str) -> None:
-    """Refuses a frame of one value.
-
-    Args:
-        frame_db: ``(H, W)`` dB.
-        where: what the message calls it.
-        path: the file.
-        advice: what to do about it.
-
-    Raises:
-        InputError: all of it is the same.
-    """
-    if frame_db.min() == frame_db.max():
-        found = f"{where} is constant ({frame_db.flat[0]:g} dB everywhere)"
-        raise InputError(path, found, "frames with an image in them", advice)
 
 
 class CineScan(Scan):

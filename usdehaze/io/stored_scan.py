@@ -25,13 +25,14 @@ from usdehaze.io.limits import check_frames
 from usdehaze.io.names import readable
 from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
-from usdehaze.io.scan import Scan, check_image
+from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import StoredCine, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, look_at
 from usdehaze.notes import Guess, refuse_guesses
 
+OF_ONE_VALUE = "Frames of one value throughout, black ones say, come out as they went in."
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses
 SECTOR_BYTES = 2**28  # that these frames may fill
 
@@ -75,6 +76,7 @@ class StoredScan(Scan):
                 self.dynamic_range_db = self._scale.dynamic_range_db
                 self.geometry, notes = self._find_geometry(stored)
                 self.shape = self._opened().shape[1:]
+                self._check_images(first, stop)
             notes = self._scale.assumptions + notes
             if stored.frame_times_s is None and stored.shape[0] > 1:
                 notes += ("No frame times in the file.",)
@@ -203,6 +205,24 @@ class StoredScan(Scan):
         levels, rgb = (db_to_grey(self._whole_db(v), self.dynamic_range_db) for v in (picture.levels, picture.rgb))
         return Picture(levels, rgb)
 
+    def _check_images(self, first: int, stop: int) -> None:
+        """Refuses a scan all of whose frames are of one value, as far as they can be read.
+
+        Raises:
+            InputError: it is one.
+        """
+        level = 0.0
+        for index in range(first, stop):
+            try:
+                frame_db = self._to_db(self._picture(index).levels, index)
+            except InputError:  # told where the frame is asked for
+                return
+            if not _is_constant(frame_db):
+                return
+            level = frame_db.flat[0]
+        where = self._name_of(first) if stop == first + 1 else f"every frame from {self._name_of(first)} on"
+        raise InputError(self.path, f"{where} is constant ({level:g} dB everywhere)", "frames with an image in them")
+
     def _look_at_colours(
         self, pictures: list[Picture], images: list[np.ndarray], seek_tints: bool = True
     ) -> tuple[str, ...]:
@@ -227,8 +247,21 @@ class StoredScan(Scan):
         return notes
 
     def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        frames_db, masks = self._frames_with_masks(start, stop)
+        for row, frame_db in enumerate(frames_db):
+            if _is_constant(frame_db):
+                masks[row] = np.zeros(self.shape, bool)
+                if OF_ONE_VALUE not in self.source.assumptions:
+                    self.source = replace(self.source, assumptions=(*self.source.assumptions, OF_ONE_VALUE))
+        if all(mask is None for mask in masks):
+            return frames_db, None
+        everywhere = np.ones(self.shape, bool)
+        return frames_db, np.stack([everywhere if mask is None else mask for mask in masks])
+
+    def _frames_with_masks(self, start: int, stop: int) -> tuple[np.ndarray, list[np.ndarray | None]]:
+        """Frames in dB, and which pixels of each are B-mode; None where that is all of them."""
         if self._opened().picture is None:
-            return self.read_db(start, stop), None
+            return self.read_db(start, stop), [None] * (stop - start)
         frames_db = np.empty((stop - start, *self.shape), np.float32)
         masks, first = list[np.ndarray | None](), self.source.first_frame
         with self._errors():
@@ -236,10 +269,7 @@ class StoredScan(Scan):
                 picture = self._picture(index)
                 frames_db[row] = self._to_db(picture.levels, index)
                 masks.append(self._colours.b_mode(self._in_bytes(picture)))
-        if all(mask is None for mask in masks):
-            return frames_db, None
-        everywhere = np.ones(self.shape, bool)
-        return frames_db, np.stack([everywhere if mask is None else mask for mask in masks])
+        return frames_db, masks
 
     def _opened(self) -> StoredCine:
         """The frames, in a file that this very process has opened: handles do not survive a fork."""
@@ -277,13 +307,10 @@ class StoredScan(Scan):
 
     def _to_db(self, values: np.ndarray, index: int) -> np.ndarray:
         """``(H, W)`` stored values of frame ``index`` of the file as float32 dB, checked."""
-        where = self._name_of(index)
-        frame_db = self._numbers_to_db(values, where)
-        check_image(frame_db, where, self.path, self._advice)
-        return frame_db
+        return self._numbers_to_db(values, self._name_of(index))
 
     def _numbers_to_db(self, values: np.ndarray, where: str) -> np.ndarray:
-        """The same, of a frame that may be of one value."""
+        """The same, of a frame that messages call ``where``."""
         usable = np.isfinite(values)
         if not usable.all():
             outside = gaps_outside(values)
@@ -302,17 +329,23 @@ class StoredScan(Scan):
     @property
     def _advice(self) -> str:
         """On a frame that cannot be used."""
-        return "leave it out with --frames" if self._opened().shape[0] > 1 else ""
+        several = self._opened().shape[0] > 1
+        return "take the frames before it, or those after it, with --frames" if several else ""
 
     def _name_of(self, index: int) -> str:
         """What messages call frame ``index`` of the file."""
-        dataset = self.source.dataset
+        dataset = self._opened().dataset
         return f"frame {index} of dataset {dataset!r}" if dataset else f"frame {index}"
 
     def close(self) -> None:
         if self._file is not None and self._opened_by == os.getpid():
             self._file.close()
         self._file = self._stored = None
+
+
+def _is_constant(frame_db: np.ndarray) -> bool:
+    """Whether a frame is of one value: there is no image in it."""
+    return bool(frame_db.min() == frame_db.max())
 
 
 def sector_frames(shape: tuple[int, int, int], most: int) -> list[int]:

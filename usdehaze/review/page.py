@@ -23,7 +23,7 @@ from usdehaze.io.detect import REVIEW_SUFFIX, beside_result
 from usdehaze.io.doubts import doubts_of
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
-from usdehaze.io.runs import MARK
+from usdehaze.io.run_marks import MARK
 from usdehaze.page_policy import page_policy
 from usdehaze.provenance import describe
 from usdehaze.review.against import PREFIX, Against, open_against

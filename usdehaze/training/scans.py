@@ -26,6 +26,8 @@ COLUMNS, CAPTION_HEIGHT, GAP = 8, 20, 2  # of the sheet
 def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = None) -> Tensor:
     """A scan as a prior sees it: ``(T, depth, angle)`` half precision in [0, 1] (0 = floor, 1 = 0 dB).
 
+    Frames of one value are left out.
+
     Args:
         path, reading: see `usdehaze.io.open_scan`.
         grid: depth and angle.
@@ -38,10 +40,10 @@ def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = 
             mapper = make_mapper(scan.geometry, scan.shape, ModelGrid(*grid))
         except ValueError as error:
             raise InputError(path, str(error)) from error
-        parts = [
-            torch.from_numpy(mapper.to_model(cine.frames) / cine.dynamic_range_db + 1).clamp(0, 1).half()
-            for cine in scan.chunks(CHUNK)
-        ]
+        parts = []
+        for cine in scan.chunks(CHUNK):
+            images = cine.frames[np.ptp(cine.frames, axis=(1, 2)) > 0]
+            parts.append(torch.from_numpy(mapper.to_model(images) / cine.dynamic_range_db + 1).clamp(0, 1).half())
     return torch.cat(parts)
 
 

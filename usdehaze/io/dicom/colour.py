@@ -14,6 +14,7 @@ from pydicom.pixels import apply_color_lut, convert_color_space
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat
+from usdehaze.io.dicom.header import numbers, word
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.picture import Picture
 
@@ -33,8 +34,11 @@ def make_picture(attributes: Dataset, pixel_format: PixelFormat, path: object) -
     """A function from samples and their Photometric Interpretation, as the decoders give them, to a `Picture`.
 
     Raises:
-        InputError: a palette that cannot be used.
+        InputError: a palette that cannot be used, or colours above grey levels.
     """
+    if pixel_format.photometric.startswith("MONOCHROME") and _has_colours_above(attributes):
+        found = "grey levels with colours above them (Supplemental Palette Color Lookup Table)"
+        raise InputError(path, found, "grey levels alone, a palette, or RGB", "convert it to RGB")
     palette = _palette(attributes, pixel_format, path) if pixel_format.photometric == "PALETTE COLOR" else None
     palette_luma = None if palette is None else luma(palette)
 
@@ -63,6 +67,13 @@ def _full_range(ybr: np.ndarray) -> np.ndarray:
     """YBR_PARTIAL, Y in 16 to 235 and chroma in 16 to 240, stretched to YBR_FULL."""
     stretched = (ybr.astype(np.float32) - [16, 128, 128]) * [255 / 219, 255 / 224, 255 / 224] + [0, 128, 128]
     return np.clip(np.rint(stretched), 0, 255).astype(np.uint8)
+
+
+def _has_colours_above(attributes: Dataset) -> bool:
+    """Whether stored values of grey frames from some level up are colours (PS3.3 C.7.6.19)."""
+    tables = [numbers(attributes, f"{c}PaletteColorLookupTableDescriptor")[1:2] for c in ("Red", "Green", "Blue")]
+    shown = word(attributes, "PixelPresentation") in ("COLOR", "MIXED")
+    return all(tables) and (shown or numbers(attributes, "UltrasoundColorDataPresent") == [1])
 
 
 def _palette(attributes: Dataset, pixel_format: PixelFormat, path: object) -> np.ndarray:

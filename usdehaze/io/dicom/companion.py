@@ -20,8 +20,7 @@ from usdehaze.io.atomic import atomic
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.dicom.copying import kept_attributes
 from usdehaze.io.dicom.header import (
-    CAPTURE_CLASSES,
-    US_MULTIFRAME,
+    MULTIFRAME_CLASSES,
     numbers,
     open_header,
     sop_class,
@@ -45,8 +44,6 @@ EMPTY = (
     "PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime StudyID AccessionNumber "
     "ReferringPhysicianName"
 ).split()
-
-RETIRED_MULTIFRAME, SINGLE_CAPTURE = "1.2.840.10008.5.1.4.1.1.3", "1.2.840.10008.5.1.4.1.1.7"
 
 
 def source_image(result: Path, source: Source, given: Path | None) -> tuple[Path, Dataset]:
@@ -105,8 +102,7 @@ def stand_in(image: Dataset) -> Dataset:
 
 def has_frame_numbers(image: Dataset) -> bool:
     """Whether references to an image name its frames: where it has several, or its class is of such images."""
-    several = {US_MULTIFRAME, RETIRED_MULTIFRAME, *CAPTURE_CLASSES} - {SINGLE_CAPTURE}
-    return sop_class(image) in several or numbers(image, "NumberOfFrames")[:1] > [1]
+    return sop_class(image) in MULTIFRAME_CLASSES or numbers(image, "NumberOfFrames")[:1] > [1]
 
 
 def series_number_beside(image: Dataset, number: int) -> int:

@@ -26,9 +26,13 @@ _DROPPED_KEYWORDS = (
     "GreenPaletteColorLookupTableData BluePaletteColorLookupTableData AlphaPaletteColorLookupTableData "
     "SegmentedRedPaletteColorLookupTableData SegmentedGreenPaletteColorLookupTableData "
     "SegmentedBluePaletteColorLookupTableData SegmentedAlphaPaletteColorLookupTableData PixelDataProviderURL "
+    "PixelPresentation "
     # pictures, seals and padding that no longer fit
     "IconImageSequence DigitalSignaturesSequence MACParametersSequence EncryptedAttributesSequence "
     "DataSetTrailingPadding ReferencedRawDataSequence "
+    # of images of other kinds: what they say by frame
+    "SharedFunctionalGroupsSequence PerFrameFunctionalGroupsSequence DimensionOrganizationSequence "
+    "DimensionOrganizationType DimensionIndexSequence "
     # of the secondary capture and of the source's instance
     "ConversionType SecondaryCaptureDeviceID SecondaryCaptureDeviceManufacturer "
     "SecondaryCaptureDeviceManufacturerModelName SecondaryCaptureDeviceSoftwareVersions DateOfSecondaryCapture "

@@ -17,7 +17,9 @@ from pydicom.uid import UID
 
 from usdehaze.io.dicom.codecs import LOSSY_SYNTAXES
 from usdehaze.io.dicom.copying import kept_attributes
+from usdehaze.io.dicom.file import rescale
 from usdehaze.io.dicom.header import (
+    MULTIFRAME_CLASSES,
     US_IMAGE,
     US_MULTIFRAME,
     items,
@@ -29,7 +31,7 @@ from usdehaze.io.dicom.header import (
 )
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.series import PRODUCTS, Product, series_description, series_number
-from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR
+from usdehaze.io.dicom.timing import FRAME_TIME, FRAME_TIME_VECTOR, find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES
 from usdehaze.io.runs import mark
 from usdehaze.provenance import describe
@@ -41,6 +43,12 @@ CINE = (
     "NumberOfFrames FrameIncrementPointer FrameTime FrameTimeVector StartTrim StopTrim CineRate FrameDelay "
     "EffectiveDuration ActualFrameDuration RecommendedDisplayFrameRate PreferredPlaybackSequencing "
     "RepresentativeFrameNumber FrameLabelVector"
+)
+OF_ALL_FRAMES = (  # by number, or told from the first frame on: without a meaning for part of them
+    "StartTrim StopTrim EffectiveDuration FrameDelay TriggerTime RepresentativeFrameNumber FrameLabelVector "
+    "RWaveTimeVector RWavePointer FrameNumbersOfInterest FrameOfInterestDescription FrameOfInterestType "
+    "MaskSubtractionSequence MaskPointers RecommendedViewingMode TriggerVector TimeSlotVector SliceLocationVector "
+    "FramePrimaryAngleVector FrameSecondaryAngleVector"
 )
 MAX_FRAME_LIST = 8000  # frame numbers that fit an attribute
 
@@ -74,7 +82,9 @@ def derived_attributes(
     sop_uid, series_uid = sop_instance(source), word(source, "SeriesInstanceUID")
     frames = f"{scan.source.first_frame}+{scan.n_frames}"
     out.SOPInstanceUID = _uid("instance", sop_uid, scan.source.sha256, frames, recipe)
-    out.SeriesInstanceUID = _uid("series", series_uid or sop_uid, recipe)
+    out.SeriesInstanceUID = _uid("series", series_uid or sop_uid or scan.source.sha256, recipe)
+    if not word(source, "StudyInstanceUID"):
+        out.StudyInstanceUID = _uid("study", series_uid or sop_uid or scan.source.sha256)
     out.SeriesDescription = series_description(source, product, result.settings)
     out.SeriesNumber = series_number(source, product, result.settings)
     out.Modality = "US"
@@ -100,7 +110,8 @@ def _set_image_pixel(out: Dataset, scan: DicomScan, photometric: str) -> None:
     if colour:
         out.PlanarConfiguration = 0
     out.BitsAllocated, out.BitsStored, out.HighBit, out.PixelRepresentation = 8, 8, 7, 0
-    same_levels = scan.pixel_format.photometric == "MONOCHROME2" and scan.pixel_format.bits_stored == 8
+    stored = scan.pixel_format
+    same_levels = stored.photometric == "MONOCHROME2" and stored.bits_stored == 8 and rescale(scan.attributes) == (1, 0)
     _drop(out, "" if same_levels else WINDOW)
     _drop(out, "" if colour else COLOUR_PROFILE)
     if not colour and "UltrasoundColorDataPresent" in out:
@@ -110,30 +121,25 @@ def _set_image_pixel(out: Dataset, scan: DicomScan, photometric: str) -> None:
 def _set_cine(out: Dataset, scan: DicomScan) -> None:
     """Multi-frame and Cine module (PS3.3 C.7.6.6, C.7.6.5), of the frames asked for."""
     source, first = scan.attributes, scan.source.first_frame
+    if scan.n_frames != scan.n_frames_in_file:
+        _drop(out, OF_ALL_FRAMES)
     if scan.n_frames == 1 and sop_class(source) != US_MULTIFRAME:
         out.SOPClassUID = US_IMAGE
         _drop(out, CINE)
         return
     out.SOPClassUID = US_MULTIFRAME
     out.NumberOfFrames = scan.n_frames
-    if scan.n_frames != scan.n_frames_in_file:
-        _drop(out, "StartTrim StopTrim EffectiveDuration RepresentativeFrameNumber FrameLabelVector")
-    vector = numbers(source, "FrameTimeVector")
-    if len(vector) == scan.n_frames_in_file:
-        cut = list(source.FrameTimeVector) if len(vector) > 1 else [source.FrameTimeVector]
-        out.FrameTimeVector = [0, *cut[first + 1 : first + scan.n_frames]]
-    else:
-        _drop(out, "FrameTimeVector")
-    pointer = [int(tag) for tag in numbers(source, "FrameIncrementPointer")]
-    _drop(out, "FrameIncrementPointer")  # which may be of a type that cannot hold what it must
-    if "FrameTimeVector" in out and not (pointer == [FRAME_TIME] and "FrameTime" in out):
-        out.FrameIncrementPointer = FRAME_TIME_VECTOR
-        return
-    if not any(value > 0 for value in numbers(source, "FrameTime")):
+    times = find_frame_times(source, scan.n_frames_in_file)
+    _drop(out, "FrameIncrementPointer FrameTimeVector")  # which may be of a type that cannot hold what it must
+    if numbers(source, "FrameTime")[:1] != [times.step_ms]:
         _drop(out, "FrameTime")
-        if scan.frame_times_s is not None and scan.n_frames > 1:  # from a frame rate
-            out.FrameTime = f"{1000 * (scan.frame_times_s[1] - scan.frame_times_s[0]):.6g}"
-    if "FrameTime" in out:
+    if times.steps_ms is not None:
+        cut = times.steps_ms[first + 1 : first + scan.n_frames]
+        out.FrameTimeVector = [0, *(f"{step:.10g}" for step in cut)]
+        out.FrameIncrementPointer = FRAME_TIME_VECTOR
+    elif times.step_ms is not None:
+        if "FrameTime" not in out:
+            out.FrameTime = f"{times.step_ms:.6g}"
         out.FrameIncrementPointer = FRAME_TIME
     else:  # nothing says when they were taken: frames are told apart by their number
         out.FrameLabelVector = [f"Frame {first + i + 1}" for i in range(scan.n_frames)]
@@ -166,7 +172,7 @@ def _reference(scan: DicomScan, sop_uid: str) -> Dataset:
     image.ReferencedSOPClassUID = sop_class(scan.attributes)
     image.ReferencedSOPInstanceUID = sop_uid
     part = scan.n_frames != scan.n_frames_in_file and scan.n_frames <= MAX_FRAME_LIST
-    if part and image.ReferencedSOPClassUID == US_MULTIFRAME:  # allowed for multi-frame classes only
+    if part and image.ReferencedSOPClassUID in MULTIFRAME_CLASSES:
         first = scan.source.first_frame + 1
         image.ReferencedFrameNumber = list(range(first, first + scan.n_frames))
     image.PurposeOfReferenceCodeSequence = [_code("121322", "DCM", "Source image for image processing operation")]

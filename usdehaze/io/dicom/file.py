@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from pydicom.dataset import Dataset
 from pydicom.uid import UID
 
 from usdehaze.errors import InputError
@@ -15,11 +17,21 @@ from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_forma
 from usdehaze.io.dicom.colour import is_colour, make_picture
 from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes
 from usdehaze.io.dicom.frames import frame_reader, frames_held
-from usdehaze.io.dicom.header import Header, numbers, open_header, sop_class, whole_number
+from usdehaze.io.dicom.header import (
+    Header,
+    items,
+    numbers,
+    open_header,
+    sop_class,
+    sop_instance,
+    whole_number,
+    word,
+)
 from usdehaze.io.dicom.native import BY_FILE, Layout, count_note, native_layout
-from usdehaze.io.dicom.timing import frame_times_s
+from usdehaze.io.dicom.timing import find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
+from usdehaze.io.run_marks import MARK
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
@@ -82,9 +94,9 @@ class DicomFile:
                 raise InputError(path, f"{said} frames", "at least one")
             self.layout, self._decode = self._frames(declared, said or None, path)
             self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
-            self.levels = find_levels(self.header, self.pixel_format)
+            self.levels = find_levels(self.header, self.pixel_format, path)
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
-            self.notes, self._colours = self.layout.notes, None
+            self.notes, self._colours = self.layout.notes + notes_on_origin(self.header), None
             self._check_colours()
             self._check_white()
         except BaseException:
@@ -172,6 +184,7 @@ class DicomFile:
         units, full_scale = "grey", levels.full_scale if levels != SURVEYED else None
         if colour or levels.full_scale == 255:
             units, full_scale = "8-bit", None
+        times = find_frame_times(attributes, self.n_frames)
         stored_type = np.uint8 if colour or self.pixel_format.bits_allocated == 8 else np.uint16
         return StoredCine(
             layout=f"DICOM {sop_class(attributes).name}, {self.header.transfer_syntax.name}",
@@ -182,8 +195,8 @@ class DicomFile:
             picture=(lambda index: self.picture(index)) if colour else None,
             units=units,
             full_scale=full_scale,
-            frame_times_s=frame_times_s(attributes, self.n_frames),
-            assumptions=self.notes,
+            frame_times_s=times.times_s,
+            assumptions=self.notes + times.notes,
         )
 
     def close(self) -> None:
@@ -204,14 +217,42 @@ def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> tupl
     return layout, lambda index: decode(stored(index), index)
 
 
-def find_levels(header: Header, pixel_format: PixelFormat) -> Levels:
-    """How the stored values of grey frames become levels, by Photometric Interpretation, bits and window."""
+def notes_on_origin(header: Header) -> tuple[str, ...]:
+    """What to tell of where the image comes from, one sentence each."""
+    notes, made = [], items(header.attributes, "ContributingEquipmentSequence")
+    if any(MARK in word(item, "ContributionDescription") for item in made):
+        notes.append("The image was made by usdehaze: it is dehazed already, or the haze.")
+    if not sop_instance(header.attributes):
+        notes.append("No SOP Instance UID in the file: a derived image does not say what it was made from.")
+    if not word(header.attributes, "StudyInstanceUID"):
+        notes.append("No Study Instance UID in the file: a derived image is of a study of its own.")
+    return tuple(notes)
+
+
+def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Levels:
+    """How the stored values of grey frames become levels, by Photometric Interpretation, bits, rescale and window.
+
+    Raises:
+        InputError: a table of values (Modality LUT) goes before the window.
+    """
     largest = 2**pixel_format.bits_stored - 1
-    low, high, note = 0.0, float(largest), ""
+    slope, intercept = rescale(header.attributes)
+    low, high, note = (0.0, float(largest), "") if slope > 0 else (float(largest), 0.0, "")
+    if pixel_format.photometric.startswith("MONOCHROME") and items(header.attributes, "ModalityLUTSequence"):
+        raise InputError(path, "grey levels by a table (Modality LUT)", "Rescale Slope and Intercept, or neither")
     centre, width = (numbers(header.attributes, f"Window{name}")[:1] for name in ("Center", "Width"))
     if pixel_format.bits_stored > 8 and centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
-        low, high = (centre[0] - 0.5 + side * (width[0] - 1) / 2 for side in (-1, 1))  # PS3.3 C.11.2.1.2.1
+        ends = (centre[0] - 0.5 + side * (width[0] - 1) / 2 for side in (-1, 1))  # PS3.3 C.11.2.1.2.1
+        low, high = ((end - intercept) / slope for end in ends)  # the window is of rescaled values (C.11.1)
         note = "The window in the file spans the dynamic range."
     if pixel_format.photometric == "MONOCHROME1":
         low, high = high, low
     return Levels(low, high, abs(high - low), note)
+
+
+def rescale(attributes: Dataset) -> tuple[float, float]:
+    """Rescale Slope (0028,1053) and Intercept (0028,1052): 1 and 0 where there are none, or none that can be used."""
+    slope, intercept = (numbers(attributes, f"Rescale{name}") for name in ("Slope", "Intercept"))
+    usable = len(slope) == 1 and math.isfinite(slope[0]) and slope[0] != 0
+    shifted = len(intercept) == 1 and math.isfinite(intercept[0])
+    return slope[0] if usable else 1.0, intercept[0] if shifted else 0.0

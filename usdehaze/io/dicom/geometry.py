@@ -69,19 +69,23 @@ def find_place(
         whole = Place(Cartesian(pixel_spacing_m(attributes)), None, (), has_fan=False)
         if regions.traces:
             return replace(whole, traces_alone=True)
-        return _without_regions(attributes, frames_db, dynamic_range_db, may_be_inverted) if seek else whole
-    traces = [trace for trace in regions.traces if trace not in b_mode]
-    first = b_mode[0]
-    aspect = pixel_aspect(attributes) if first.spacing_m is None else first.spacing_m[0] / first.spacing_m[1]
+        if not seek:
+            return whole
+        missing = "No ultrasound region in the file" + (" lies in the image" if regions.unusable else "")
+        return _without_regions(attributes, frames_db, dynamic_range_db, may_be_inverted, missing)
+    others = [other for other in regions.traces + regions.drawn if other not in b_mode]
+    first, spacings = b_mode[0], {region.spacing_m for region in b_mode}
+    spacing_m = first.spacing_m or pixel_spacing_m(attributes)
+    aspect = pixel_aspect(attributes) if spacing_m is None else spacing_m[0] / spacing_m[1]
     if not first.fits:
         note = "The B-mode region in the file reaches beyond the image, as of an image of another size: "
         notes = [note + "its pixel spacing is not used."]
         if sectors := find_sectors(frames_db, -dynamic_range_db, aspect):
             notes.append("No ultrasound region that fits: the sector was found in the whole image.")
-            return Place(_cartesian(first, sectors, "sector finder"), None, tuple(notes))
+            return Place(_cartesian(first, spacing_m, sectors, "sector finder"), None, tuple(notes))
     else:
-        notes = []
-    usable = [_free_of(traces, region, shape) for region in b_mode]
+        notes = [*regions.notes]
+    usable = [_free_of(others, region, shape) for region in b_mode]
     inside = np.logical_or.reduce(usable)
     screen, sought = PLAIN, partial(_in_regions, b_mode, usable, floor_db=-dynamic_range_db, aspect=aspect)
     fans, lying = sought(frames_db) if seek else ([[] for _ in b_mode], False)
@@ -91,17 +95,18 @@ def find_place(
     screen = replace(screen, on_its_side=lying)
     found = [s for some, region in zip(fans, b_mode, strict=True) for s in some or [rectangle(region.box, aspect)]]
     n_fans = sum(map(len, fans))
-    if n_left := len(traces) + len(regions.beside):
-        notes.append(
-            f"Regions of M-mode, spectral Doppler or colour flow beside the B-mode: {n_left}, left as they are."
-        )
+    if n_left := len(others) + len(regions.beside):
+        kinds = "M-mode, spectral Doppler, waveforms, graphics or colour flow"
+        notes.append(f"Regions of {kinds} beside the B-mode: {n_left}, left as they are.")
     if len(b_mode) > 1:
         notes.append(f"{len(b_mode)} B-mode regions in the file: each is dehazed by itself.")
+    if len(spacings - {None}) > 1 and first.spacing_m is not None:
+        notes.append("The B-mode regions differ in pixel spacing: that of the largest is told of all.")
     if n_fans == len(found):
         notes.append(f"{_the_sectors(n_fans)} found within the ultrasound region that the file gives.")
     else:
         notes.append("No sector found within the ultrasound region that the file gives: it is taken as a rectangle.")
-    geometry = _cartesian(first, found, "file" if n_fans == 0 else "sector finder")
+    geometry = _cartesian(first, spacing_m, found, "file" if n_fans == 0 else "sector finder")
     notes += note_on_probe(tuple(found))
     return Place(geometry, inside, tuple(notes), regions.colour_flow and bool(regions.b_mode), n_fans > 0, screen)
 
@@ -121,22 +126,23 @@ def _in_regions(
 
 
 def _without_regions(
-    attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, may_be_inverted: bool
+    attributes: Dataset, frames_db: np.ndarray, dynamic_range_db: float, may_be_inverted: bool, missing: str
 ) -> Place:
+    """The same where there are no regions; ``missing`` says so."""
     spacing_m = pixel_spacing_m(attributes)
     aspect = pixel_aspect(attributes) if spacing_m is None else spacing_m[0] / spacing_m[1]
     screen = look_at(frames_db, -dynamic_range_db, aspect, framed=True, may_be_inverted=may_be_inverted)
     if not screen.sectors:
-        note = "No ultrasound region in the file and no sector found: the frames are taken as a rectangle."
+        note = f"{missing} and no sector found: the frames are taken as a rectangle."
         return Place(Cartesian(spacing_m), None, (Guess(note, IN_FILE),), has_fan=False, screen=screen)
     largest, *others = screen.sectors
     geometry = Cartesian(spacing_m, (0.0, 0.0), largest, "sector finder", (*others,))
     count = len(screen.sectors)
     if screen.fans:
-        note = f"No ultrasound region in the file: {_the_sectors(count).lower()} found in the whole image."
+        note = f"{missing}: {_the_sectors(count).lower()} found in the whole image."
         return Place(geometry, None, (note, *note_on_probe(screen.sectors)), screen=screen)
     what = f"the {count} largest areas of echoes are" if others else "the largest area of echoes is"
-    note = f"No ultrasound region in the file and no sector found: {what} taken as B-mode, all else is left."
+    note = f"{missing} and no sector found: {what} taken as B-mode, all else is left."
     return Place(geometry, None, (Guess(note, IN_FILE),), has_fan=False, screen=screen)
 
 
@@ -144,14 +150,16 @@ def _the_sectors(count: int) -> str:
     return "The sector was" if count == 1 else f"{count} sectors were"
 
 
-def _cartesian(region: Region, sectors: list[Sector], found_by: str) -> Cartesian:
-    return Cartesian(region.spacing_m, region.origin_m, sectors[0], found_by, (*sectors[1:],))
+def _cartesian(
+    region: Region, spacing_m: tuple[float, float] | None, sectors: list[Sector], found_by: str
+) -> Cartesian:
+    return Cartesian(spacing_m, region.origin_m, sectors[0], found_by, (*sectors[1:],))
 
 
-def _free_of(traces: list[Region], region: Region, shape: tuple[int, int]) -> np.ndarray:
-    """``(H, W)`` bool: pixels of a region that no trace lies over; a trace that holds all of it lies under it."""
+def _free_of(others: list[Region], region: Region, shape: tuple[int, int]) -> np.ndarray:
+    """``(H, W)`` bool: pixels of a region that no other lies over; one that holds all of it lies under it."""
     mask = region.mask(shape)
-    for trace in traces:
-        if region.share_in(trace) < 1:
-            mask &= ~trace.mask(shape)
+    for other in others:
+        if region.share_in(other) < 1:
+            mask &= ~other.mask(shape)
     return mask

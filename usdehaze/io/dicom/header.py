@@ -23,13 +23,11 @@ from usdehaze.io.dicom.quiet import quiet
 
 US_IMAGE = "1.2.840.10008.5.1.4.1.1.6.1"
 US_MULTIFRAME = "1.2.840.10008.5.1.4.1.1.3.1"
-ULTRASOUND_CLASSES = {
-    US_IMAGE,
-    US_MULTIFRAME,
-    "1.2.840.10008.5.1.4.1.1.6",  # retired
-    "1.2.840.10008.5.1.4.1.1.3",  # retired
-}
-CAPTURE_CLASSES = {f"1.2.840.10008.5.1.4.1.1.7{part}" for part in ("", ".1", ".2", ".3", ".4")}
+RETIRED_IMAGE, RETIRED_MULTIFRAME = "1.2.840.10008.5.1.4.1.1.6", "1.2.840.10008.5.1.4.1.1.3"
+ULTRASOUND_CLASSES = {US_IMAGE, US_MULTIFRAME, RETIRED_IMAGE, RETIRED_MULTIFRAME}
+SINGLE_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
+CAPTURE_CLASSES = {SINGLE_CAPTURE + part for part in ("", ".1", ".2", ".3", ".4")}
+MULTIFRAME_CLASSES = {US_MULTIFRAME, RETIRED_MULTIFRAME, *CAPTURE_CLASSES} - {SINGLE_CAPTURE}
 LARGEST_ELEMENT = 4 * 2**20  # bytes; larger attributes than this are left unread (none that is used here is)
 UNDEFINED = 0xFFFFFFFF
 PIXEL_DATA = 0x7FE00010

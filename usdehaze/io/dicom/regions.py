@@ -9,11 +9,14 @@ import numpy as np
 from pydicom.dataset import Dataset
 
 from usdehaze.io.dicom.header import items, numbers
+from usdehaze.notes import Guess
 
-SPATIAL_2D, M_MODE, SPECTRAL = 1, 2, 3
+SPATIAL_2D, M_MODE, SPECTRAL, WAVEFORM, GRAPHICS = 1, 2, 3, 4, 5
+TRACES, DRAWN = (M_MODE, SPECTRAL), (WAVEFORM, GRAPHICS)
 TISSUE, COLOUR_FLOW = 1, 2
 NESTED = 0.8  # of a region within a larger one: the same image told twice
 CENTIMETRES = 3
+BY_CORNERS = "Region Locations that are right"
 MAX_OVERHANG = 2  # pixels that a region may lie beyond the image: counting from 1 instead of 0, and the like
 
 
@@ -66,25 +69,30 @@ class Regions:
         b_mode: two-dimensional ones of tissue, else of colour flow (B-mode with colours over it), largest first.
         colour_flow: whether they are of colour flow.
         traces: M-mode and spectral Doppler, whose horizontal axis is time.
+        drawn: waveforms (ECG and the like) and graphics, which are no image.
         beside: of colour flow, not within those of tissue.
+        unusable: how many of two dimensions have no part of the image.
+        notes: what had to be assumed of those of two dimensions, one sentence each.
     """
 
     b_mode: tuple[Region, ...]
     colour_flow: bool
     traces: tuple[Region, ...]
+    drawn: tuple[Region, ...]
     beside: tuple[Region, ...]
+    unusable: int
+    notes: tuple[str, ...]
 
 
 def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
     """The regions in a file, clamped to the image; those that lie in a larger one of the same kind are left out."""
 
+    told = items(attributes, "SequenceOfUltrasoundRegions")
+    alone = sum(map(_is_b_mode, told)) == 1
+    read = [(*_kind(item), *_region(item, shape, alone and _is_b_mode(item))) for item in told]
+
     def regions(spatial: int, data_type: int | None = None) -> list[Region]:
-        found = [
-            _region(item, shape)
-            for item in items(attributes, "SequenceOfUltrasoundRegions")
-            if numbers(item, "RegionSpatialFormat") == [spatial]
-            and (data_type is None or numbers(item, "RegionDataType") == [data_type])
-        ]
+        found = [region for s, t, region, _ in read if s == [spatial] and (data_type is None or t == [data_type])]
         kept: list[Region] = []
         for region in sorted(filter(None, found), key=lambda region: -region.area):
             if not any(region.share_in(larger) > NESTED for larger in kept):
@@ -93,23 +101,50 @@ def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
 
     tissue, flow = regions(SPATIAL_2D, TISSUE), regions(SPATIAL_2D, COLOUR_FLOW)
     beside = [region for region in flow if tissue and all(region.share_in(other) < NESTED for other in tissue)]
-    return Regions(tuple(tissue or flow), not tissue, (*regions(M_MODE), *regions(SPECTRAL)), tuple(beside))
+    traces, drawn = (tuple(regions(first) + regions(second)) for first, second in (TRACES, DRAWN))
+    b_mode = [(region, note) for item, (_, _, region, note) in zip(told, read, strict=True) if _is_b_mode(item)]
+    notes = tuple(dict.fromkeys(note for _, note in b_mode if note))
+    unusable = sum(region is None for region, _ in b_mode)
+    return Regions(tuple(tissue or flow), not tissue, traces, drawn, tuple(beside), unusable, notes)
 
 
-def _region(item: Dataset, shape: tuple[int, int]) -> Region | None:
-    """One item, clamped to the image; None where it has no extent in it."""
+def _kind(item: Dataset) -> tuple[list[float], list[float]]:
+    """Spatial format and data type."""
+    return numbers(item, "RegionSpatialFormat"), numbers(item, "RegionDataType")
+
+
+def _is_b_mode(item: Dataset) -> bool:
+    return _kind(item) in (([SPATIAL_2D], [TISSUE]), ([SPATIAL_2D], [COLOUR_FLOW]))
+
+
+def _region(item: Dataset, shape: tuple[int, int], alone: bool) -> tuple[Region | None, Guess | None]:
+    """One item, clamped to the image, None where it has no extent in it; and what had to be assumed.
+
+    One that is ``alone`` of B-mode and has no extent stands for the whole image.
+    """
     keywords = ("MinY0", "MinX0", "MaxY1", "MaxX1")
     corners = [numbers(item, f"RegionLocation{keyword}") for keyword in keywords]
     if not all(len(corner) == 1 and math.isfinite(corner[0]) for corner in corners):
-        return None
-    top, left, bottom, right = (int(corner[0]) for corner in corners)
-    height, width = shape
+        return None, None
+    top, left, bottom, right = (_signed(int(corner[0])) for corner in corners)
+    (height, width), note = shape, None
+    if alone and top == left == bottom == right == 0:
+        bottom, right = height - 1, width - 1
+        note = Guess("A B-mode region in the file has all its corners at 0: taken as the whole image.", BY_CORNERS)
+    elif top > bottom or left > right:
+        (top, bottom), (left, right) = sorted((top, bottom)), sorted((left, right))
+        note = Guess("A B-mode region in the file has its corners the other way round: exchanged.", BY_CORNERS)
     fits = bottom < height + MAX_OVERHANG and right < width + MAX_OVERHANG
     clamped = max(top, 0), max(left, 0), min(bottom, height - 1), min(right, width - 1)
     if clamped[0] >= clamped[2] or clamped[1] >= clamped[3]:
-        return None
+        return None, None
     spacing_m = _spacing_m(item) if fits else None
-    return Region(*clamped, spacing_m, _origin_m(item, top, left) if spacing_m else (0.0, 0.0), fits)
+    return Region(*clamped, spacing_m, _origin_m(item, top, left) if spacing_m else (0.0, 0.0), fits), note
+
+
+def _signed(corner: int) -> int:
+    """A corner before the first row or column, which some write without its sign."""
+    return corner - 2**32 if corner >= 2**31 else corner
 
 
 def _spacing_m(item: Dataset) -> tuple[float, float] | None:
@@ -139,7 +174,7 @@ def _origin_m(item: Dataset, top: int, left: int) -> tuple[float, float]:
 
 
 def pixel_spacing_m(attributes: Dataset) -> tuple[float, float] | None:
-    """Pixel Spacing (0028,0030), ``(row, column)``, mm in the file; for images without regions."""
+    """Pixel Spacing (0028,0030), ``(row, column)``, mm in the file; for images whose regions tell none."""
     spacing = numbers(attributes, "PixelSpacing")
     if len(spacing) != 2 or not _is_pixel(*spacing):
         return None

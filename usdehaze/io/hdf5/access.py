@@ -24,14 +24,18 @@ METADATA_BYTES = 2**18  # of an open file that the HDF5 library keeps in memory:
 MAX_COMPRESSION = 2000  # gzip cannot pass 1032 : 1; real scans stay under 100 : 1
 
 
-def open_h5(path: str | os.PathLike[str]) -> h5py.File:
+def open_h5(path: str | os.PathLike[str], expected: str = "an HDF5 file") -> h5py.File:
     """Opens an HDF5 file for reading, without locking it.
+
+    Args:
+        path: the file.
+        expected: what to tell who gives another one.
 
     Raises:
         InputError: it is not there, no HDF5 file, or damaged.
     """
     if format_of(path) is not HDF5:
-        raise InputError(path, f"is not an HDF5 file ({kind_of(path)})", "an HDF5 file")
+        raise InputError(path, f"is not an HDF5 file ({kind_of(path)})", expected)
     with spending(path), hdf5_errors(path):
         check_heaps(path)
         return with_small_cache(_open(path))
