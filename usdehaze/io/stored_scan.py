@@ -66,6 +66,7 @@ class StoredScan(Scan):
 
     def __init__(self, path: str | os.PathLike[str], reading: Reading) -> None:
         self.path, self.reading, self._lies_on_its_side = Path(path), reading, False
+        self._constant = set[int]()  # frames of one value among those read
         self._fingerprint, sha256 = Fingerprint.of(self.path), ""
         try:
             stored = self._opened()
@@ -76,7 +77,6 @@ class StoredScan(Scan):
                 self.dynamic_range_db = self._scale.dynamic_range_db
                 self.geometry, notes = self._find_geometry(stored)
                 self.shape = self._opened().shape[1:]
-                self._check_images(first, stop)
             notes = self._scale.assumptions + notes
             if stored.frame_times_s is None and stored.shape[0] > 1:
                 notes += ("No frame times in the file.",)
@@ -205,24 +205,6 @@ class StoredScan(Scan):
         levels, rgb = (db_to_grey(self._whole_db(v), self.dynamic_range_db) for v in (picture.levels, picture.rgb))
         return Picture(levels, rgb)
 
-    def _check_images(self, first: int, stop: int) -> None:
-        """Refuses a scan all of whose frames are of one value, as far as they can be read.
-
-        Raises:
-            InputError: it is one.
-        """
-        level = 0.0
-        for index in range(first, stop):
-            try:
-                frame_db = self._to_db(self._picture(index).levels, index)
-            except InputError:  # told where the frame is asked for
-                return
-            if not _is_constant(frame_db):
-                return
-            level = frame_db.flat[0]
-        where = self._name_of(first) if stop == first + 1 else f"every frame from {self._name_of(first)} on"
-        raise InputError(self.path, f"{where} is constant ({level:g} dB everywhere)", "frames with an image in them")
-
     def _look_at_colours(
         self, pictures: list[Picture], images: list[np.ndarray], seek_tints: bool = True
     ) -> tuple[str, ...]:
@@ -248,11 +230,19 @@ class StoredScan(Scan):
 
     def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
         frames_db, masks = self._frames_with_masks(start, stop)
-        for row, frame_db in enumerate(frames_db):
-            if _is_constant(frame_db):
-                masks[row] = np.zeros(self.shape, bool)
-                if OF_ONE_VALUE not in self.source.assumptions:
-                    self.source = replace(self.source, assumptions=(*self.source.assumptions, OF_ONE_VALUE))
+        constant = [row for row, frame_db in enumerate(frames_db) if frame_db.min() == frame_db.max()]
+        if constant:
+            self.check_unchanged()  # what is missing of a file is black to the HDF5 library
+        for row in constant:
+            masks[row] = np.zeros(self.shape, bool)
+        self._constant.update(start + row for row in constant)
+        if len(self._constant) == self.n_frames:
+            first = self._name_of(self.source.first_frame)
+            where = first if self.n_frames == 1 else f"every frame from {first} on"
+            found = f"{where} is constant ({frames_db.flat[-1]:g} dB everywhere)"
+            raise InputError(self.path, found, "frames with an image in them")
+        if constant and OF_ONE_VALUE not in self.source.assumptions:
+            self.source = replace(self.source, assumptions=(*self.source.assumptions, OF_ONE_VALUE))
         if all(mask is None for mask in masks):
             return frames_db, None
         everywhere = np.ones(self.shape, bool)
@@ -341,11 +331,6 @@ class StoredScan(Scan):
         if self._file is not None and self._opened_by == os.getpid():
             self._file.close()
         self._file = self._stored = None
-
-
-def _is_constant(frame_db: np.ndarray) -> bool:
-    """Whether a frame is of one value: there is no image in it."""
-    return bool(frame_db.min() == frame_db.max())
 
 
 def sector_frames(shape: tuple[int, int, int], most: int) -> list[int]:
