@@ -193,7 +193,7 @@ def test_loadultrasoundd_leads_to_the_same_files(tmp_path, scan, options, item):
 
 
 def test_a_file_is_opened_again_as_it_was_read(tmp_path, options):
-    """With levels, without a sector, or by force: pixels and words are those that ``usdehaze process`` writes."""
+    """With levels, without a sector, or by force: pixels, words and UIDs are those that ``usdehaze process`` writes."""
     grey = fan_frames(2)
     b_mode = write_dicom(tmp_path / "grey.dcm", grey, regions=[region()])
     m_mode = write_dicom(tmp_path / "m.dcm", grey, regions=[region(kind=(2, 1))])
@@ -214,6 +214,8 @@ def test_a_file_is_opened_again_as_it_was_read(tmp_path, options):
         for made in (tmp_path / f"{scan.stem}.dehazed.dcm", tmp_path / "other.dcm"):
             ours, theirs = pydicom.dcmread(made), pydicom.dcmread(expected)
             assert ours.PixelData == theirs.PixelData and ours.DerivationDescription == theirs.DerivationDescription
+            assert ours.SOPInstanceUID == theirs.SOPInstanceUID and ours.SeriesInstanceUID == theirs.SeriesInstanceUID
+            assert ours.SeriesNumber == theirs.SeriesNumber
 
 
 def test_another_dynamic_range_than_the_file_was_loaded_at_is_refused(tmp_path, scan, options):

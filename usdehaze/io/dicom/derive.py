@@ -75,8 +75,8 @@ def derived_attributes(
         window: highest level that its window shows; None leaves the source's.
     """
     source, out = scan.attributes, kept_attributes(scan.attributes)
-    product = PRODUCTS[what]
-    made_by = {**result.settings, "usdehaze": result.usdehaze_version}
+    product, settings = PRODUCTS[what], {k: v for k, v in result.settings.items() if v is not None}
+    made_by = {**settings, "usdehaze": result.usdehaze_version}
     made_by |= {"dynamic_range_db": scan.dynamic_range_db, "what": what} | ({"mark": True} if mark else {})
     recipe = json.dumps(made_by, sort_keys=True, default=str)
     sop_uid, series_uid = sop_instance(source), word(source, "SeriesInstanceUID")
@@ -85,8 +85,8 @@ def derived_attributes(
     out.SeriesInstanceUID = _uid("series", series_uid or sop_uid or scan.source.sha256, recipe)
     if not word(source, "StudyInstanceUID"):
         out.StudyInstanceUID = _uid("study", series_uid or sop_uid or scan.source.sha256)
-    out.SeriesDescription = series_description(source, product, result.settings)
-    out.SeriesNumber = series_number(source, product, result.settings)
+    out.SeriesDescription = series_description(source, product, settings)
+    out.SeriesNumber = series_number(source, product, settings)
     out.Modality = "US"
     for keyword in TYPE_2:
         if keyword not in out:
