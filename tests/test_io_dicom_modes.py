@@ -108,6 +108,13 @@ def test_a_region_of_an_ecg_or_of_graphics_within_the_b_mode_stays(tmp_path, kin
     assert "waveforms, graphics or colour flow beside the B-mode: 1, left as they are" in ds.DerivationDescription
 
 
+def test_a_region_of_an_ecg_over_the_whole_b_mode_does_not_keep_it_from_being_dehazed(tmp_path):
+    frames = np.random.default_rng(3).integers(60, 255, (2, 200, 300), dtype=np.uint8)
+    regions = [region(20, 0, 279, 199), region(0, 0, 299, 199, kind=(4, 0x0A), units=0)]
+    ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames, regions=regions), tmp_path / "b.dcm")
+    assert (ds.pixel_array != frames)[:, :, 20:280].all() and "left as they are" not in ds.DerivationDescription
+
+
 LAYOUTS = {
     "beside": [(10, 10, 160), (10, 220, 160)],
     "of two sizes": [(10, 10, 170), (30, 240, 110)],

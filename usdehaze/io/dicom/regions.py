@@ -15,6 +15,7 @@ SPATIAL_2D, M_MODE, SPECTRAL, WAVEFORM, GRAPHICS = 1, 2, 3, 4, 5
 TRACES, DRAWN = (M_MODE, SPECTRAL), (WAVEFORM, GRAPHICS)
 TISSUE, COLOUR_FLOW = 1, 2
 NESTED = 0.8  # of a region within a larger one: the same image told twice
+OVER_MOST = 0.5  # of a B-mode region: what is drawn there lies over the image, not beside it
 CENTIMETRES = 3
 BY_CORNERS = "Region Locations that are right"
 MAX_OVERHANG = 2  # pixels that a region may lie beyond the image: counting from 1 instead of 0, and the like
@@ -69,7 +70,7 @@ class Regions:
         b_mode: two-dimensional ones of tissue, else of colour flow (B-mode with colours over it), largest first.
         colour_flow: whether they are of colour flow.
         traces: M-mode and spectral Doppler, whose horizontal axis is time.
-        drawn: waveforms (ECG and the like) and graphics, which are no image.
+        drawn: waveforms (ECG and the like) and graphics, which are no image; but for those over most of a B-mode one.
         beside: of colour flow, not within those of tissue.
         unusable: how many of two dimensions have no part of the image.
         notes: what had to be assumed of those of two dimensions, one sentence each.
@@ -101,11 +102,12 @@ def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
 
     tissue, flow = regions(SPATIAL_2D, TISSUE), regions(SPATIAL_2D, COLOUR_FLOW)
     beside = [region for region in flow if tissue and all(region.share_in(other) < NESTED for other in tissue)]
-    traces, drawn = (tuple(regions(first) + regions(second)) for first, second in (TRACES, DRAWN))
+    traces, drawn = (regions(first) + regions(second) for first, second in (TRACES, DRAWN))
+    drawn = [region for region in drawn if all(image.share_in(region) < OVER_MOST for image in tissue or flow)]
     b_mode = [(region, note) for item, (_, _, region, note) in zip(told, read, strict=True) if _is_b_mode(item)]
     notes = tuple(dict.fromkeys(note for _, note in b_mode if note))
     unusable = sum(region is None for region, _ in b_mode)
-    return Regions(tuple(tissue or flow), not tissue, traces, drawn, tuple(beside), unusable, notes)
+    return Regions(tuple(tissue or flow), not tissue, tuple(traces), tuple(drawn), tuple(beside), unusable, notes)
 
 
 def _kind(item: Dataset) -> tuple[list[float], list[float]]:
