@@ -2,17 +2,22 @@
 
 Each row dehazes simulated cines of one size from native frames to native frames, file reading and writing left out.
 With ``--peers`` a second table has other methods on the same frames (256 x 128), in the same run: those of
-`validation.baselines`, on the model grid; in CPU seconds, of all cores together, which other work on the machine
+`validation.baselines`, on the model grid, and zea's nuclear diffusion where zea is installed, on native frames, with a
+network of random weights, for its time alone; in CPU seconds, of all cores together, which other work on the machine
 changes little.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import time
 from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 
+import numpy as np
 import torch
 
 from usdehaze.choices import ENGINES, PRECISIONS
@@ -23,6 +28,8 @@ from validation.baselines import methods
 from validation.markdown import head, row
 
 SIZES = ((128, 128), (256, 128), (256, 256))
+ZEA_STEPS, ZEA_FIRST, ZEA_WINDOW = 5000, 4500, 7  # its own: steps, the first that is done, frames at once
+ZEA_TIMED = 2  # steps
 
 
 def main() -> None:
@@ -87,6 +94,30 @@ def _peers(cine: Cine, dehazer: Dehazer) -> None:
             dehaze(Cine(cine.frames[:2], cine.geometry))  # loads what it needs
             cell = f"{_seconds(dehaze, cine, time.process_time):.3f}"
         print(row(name, [cell, method.what]), flush=True)
+    try:
+        what = f"zea {version('zea')}, {ZEA_STEPS - ZEA_FIRST} steps by the time of {ZEA_TIMED}, not compiled"
+        print(row("nuclear diffusion", [f"{_nuclear_diffusion(cine):.0f}", what]))
+    except PackageNotFoundError:
+        print(row("nuclear diffusion", ["not installed", "of zea"]))
+
+
+def _nuclear_diffusion(cine: Cine) -> float:
+    """CPU seconds a frame of zea's nuclear diffusion, by some of its steps."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    guidance = {"name": "nuclear-dps", "params": {"disable_jit": True}}
+    network = import_module("zea.models.diffusion").DiffusionModel
+    model = network((*cine.frames.shape[1:], 1), (-1, 1), guidance=guidance, operator="linear_interp")
+    dehaze = import_module("zea.func").dehaze_nuclear_diffusion
+    frames = np.resize(2 * cine.frames / cine.dynamic_range_db + 1, (ZEA_WINDOW, *cine.frames.shape[1:]))[..., None]
+
+    def spent(steps: int) -> float:
+        began = time.process_time()
+        dehaze(frames, model, n_steps=ZEA_STEPS, initial_step=ZEA_STEPS - steps, verbose=False)
+        return time.process_time() - began
+
+    spent(1)  # warm
+    a_step = (spent(1 + ZEA_TIMED) - spent(1)) / ZEA_TIMED
+    return a_step * (ZEA_STEPS - ZEA_FIRST) / ZEA_WINDOW
 
 
 if __name__ == "__main__":
