@@ -52,6 +52,9 @@ class FirstFrames(StoredScan):
     def _hash(self) -> str:
         return ""  # there is no file
 
+    def _check_images(self, first: int, frames_db: np.ndarray) -> None:
+        pass  # a stream may begin black
+
     def to_db(self, values: np.ndarray) -> np.ndarray:
         """A later frame, ``(H, W)`` stored values, as ``(H, W)`` float32 dB; it may be of one value.
 

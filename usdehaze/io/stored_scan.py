@@ -66,7 +66,7 @@ class StoredScan(Scan):
 
     def __init__(self, path: str | os.PathLike[str], reading: Reading) -> None:
         self.path, self.reading, self._lies_on_its_side = Path(path), reading, False
-        self._constant = set[int]()  # frames of one value among those read
+        self._constant = set[int]()  # frames of one value, of those asked for, as far as they have been read
         self._fingerprint, sha256 = Fingerprint.of(self.path), ""
         try:
             stored = self._opened()
@@ -117,8 +117,8 @@ class StoredScan(Scan):
 
     def _find_geometry(self, stored: StoredCine) -> tuple[Geometry, tuple[str, ...]]:
         """Geometry of the frames, and what had to be assumed, one sentence each."""
-        asked = self.reading.frame_range(stored.shape[0], self.path)[0]
-        chosen = sector_frames(stored.shape, SECTOR_FRAMES) if stored.geometry is None else [asked]
+        first, stop = self.reading.frame_range(stored.shape[0], self.path)
+        chosen = sector_frames(stored.shape, SECTOR_FRAMES) if stored.geometry is None else [first]
         pictures = [self._picture(index) for index in chosen]
         notes, geometry = note_on_gaps([picture.levels for picture in pictures]), stored.geometry
         if geometry is None:
@@ -126,6 +126,11 @@ class StoredScan(Scan):
             notes += told
             if self._lies_on_its_side:
                 pictures = [self._picture(index) for index in chosen]
+        levels = {
+            index: picture.levels for index, picture in zip(chosen, pictures, strict=True) if first <= index < stop
+        }
+        self._constant.update(index for index, values in levels.items() if values.min() == values.max())
+        self._check_images(first, self._whole_db(pictures[-1].levels))
         self.shape = self._opened().shape[1:]
         images = [image_mask(part, self.shape) for part in images_of(geometry)]
         return geometry, notes + self._look_at_colours(pictures, images)
@@ -205,6 +210,17 @@ class StoredScan(Scan):
         levels, rgb = (db_to_grey(self._whole_db(v), self.dynamic_range_db) for v in (picture.levels, picture.rgb))
         return Picture(levels, rgb)
 
+    def _check_images(self, first: int, frames_db: np.ndarray) -> None:
+        """Refuses a scan all of whose frames are known to be of one value, as the last ones of these are.
+
+        Raises:
+            InputError: it is one.
+        """
+        if len(self._constant) == self.n_frames:
+            where = self._name_of(first) if self.n_frames == 1 else f"every frame from {self._name_of(first)} on"
+            found = f"{where} is constant ({frames_db.flat[-1]:g} dB everywhere)"
+            raise InputError(self.path, found, "frames with an image in them")
+
     def _look_at_colours(
         self, pictures: list[Picture], images: list[np.ndarray], seek_tints: bool = True
     ) -> tuple[str, ...]:
@@ -235,12 +251,8 @@ class StoredScan(Scan):
             self.check_unchanged()  # what is missing of a file is black to the HDF5 library
         for row in constant:
             masks[row] = np.zeros(self.shape, bool)
-        self._constant.update(start + row for row in constant)
-        if len(self._constant) == self.n_frames:
-            first = self._name_of(self.source.first_frame)
-            where = first if self.n_frames == 1 else f"every frame from {first} on"
-            found = f"{where} is constant ({frames_db.flat[-1]:g} dB everywhere)"
-            raise InputError(self.path, found, "frames with an image in them")
+        self._constant.update(self.source.first_frame + start + row for row in constant)
+        self._check_images(self.source.first_frame, frames_db)
         if constant and OF_ONE_VALUE not in self.source.assumptions:
             self.source = replace(self.source, assumptions=(*self.source.assumptions, OF_ONE_VALUE))
         if all(mask is None for mask in masks):
