@@ -126,11 +126,10 @@ class StoredScan(Scan):
             notes += told
             if self._lies_on_its_side:
                 pictures = [self._picture(index) for index in chosen]
-        levels = {
-            index: picture.levels for index, picture in zip(chosen, pictures, strict=True) if first <= index < stop
-        }
-        self._constant.update(index for index, values in levels.items() if values.min() == values.max())
-        self._check_images(first, self._whole_db(pictures[-1].levels))
+        for index, picture in zip(chosen, pictures, strict=True):
+            if first <= index < stop and picture.levels.min() == picture.levels.max():
+                self._constant.add(index)
+                self._check_images(first, self._whole_db(picture.levels))
         self.shape = self._opened().shape[1:]
         images = [image_mask(part, self.shape) for part in images_of(geometry)]
         return geometry, notes + self._look_at_colours(pictures, images)
