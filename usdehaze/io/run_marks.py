@@ -6,16 +6,22 @@ import re
 from pathlib import Path
 
 MARK = "usdehaze-run:"
-_LOOKED_THROUGH = 2**20  # bytes from the beginning of a file
+_LOOKED_THROUGH, _PIECE = 2**20, 2**16  # bytes from the beginning of a file
+_PIXEL_DATA = b"\xe0\x7f\x10\x00"  # DICOM's tag, behind which no text follows
 
 
 def start_of(path: Path) -> bytes:
     """The part of a file that such a text lies in; nothing of one that cannot be read."""
+    start = b""
     try:
         with open(path, "rb") as file:
-            return file.read(_LOOKED_THROUGH)
+            while len(start) < _LOOKED_THROUGH and (piece := file.read(_PIECE)):
+                start += piece
+                if _PIXEL_DATA in piece:
+                    break
     except OSError:
         return b""
+    return start
 
 
 def marked_run(start: bytes) -> str | None:
