@@ -88,7 +88,7 @@ def test_the_result_lies_next_to_the_scan_and_the_scan_is_untouched(tmp_path, mo
     before = (scan.read_bytes(), scan.stat().st_mtime_ns)
     done = run("process", scan)
     assert done.exit_code == 0
-    assert f"usdehaze: {scan}: Dynamic range assumed to be 60 dB. Decide with --dynamic-range.\n" in done.stderr
+    assert f"usdehaze: {scan}: Dynamic range assumed to be 60 dB. Decide with --dynamic-range. " in done.stderr
     assert f"{scan} -> {tmp_path / 'scan.dehazed.h5'} (3 frames in" in done.stdout
     assert files_in(tmp_path) == ["scan.dehazed.h5", "scan.h5"]
     result = read_result(tmp_path / "scan.dehazed.h5")

@@ -83,7 +83,7 @@ def test_process_says_on_stderr_what_info_says_and_the_result_keeps_it(tmp_path,
     ]
     done = run("process", path, "--review")
     assert done.exit_code == 0, done.output
-    assert done.stderr.splitlines() == [f"usdehaze: {path}: {in_full(note)}" for note in notes]
+    assert done.stderr.splitlines() == [f"usdehaze: {path}: {' '.join(map(in_full, notes))}"]  # one line a file
     assert read_result(tmp_path / "a.dehazed.h5").attrs["notes"].split("\n") == list(notes)
     page = json.loads(re.search(r'id="page-json">(.*?)</script>', (tmp_path / "a.review.html").read_text())[1])
     assert ["notes", " ".join(notes)] in page["provenance"]

@@ -198,8 +198,8 @@ class Worker:
                 self._failed(error, job, entry)
                 return entry
             entry.notes = list(scan.source.assumptions)  # what the frames told is among them by now
-            for note in entry.notes:
-                self.console.note(f"{job.scan}: {in_full(note)}")
+            if entry.notes:
+                self.console.note(f"{job.scan}: {' '.join(map(in_full, entry.notes))}")
         self.console.say(f"{job.scan} -> {made}")
         self._tell_of_others(job)
         entry.outcome = "dehazed"
