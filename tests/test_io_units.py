@@ -181,6 +181,22 @@ def test_negative_values_over_more_than_any_scanner_shows_are_decibels_by_their_
     assert off(read(tmp_path, tenths, units="grey", levels=(-600, 0)), DB) < 0.06
 
 
+@pytest.mark.parametrize(
+    ("stored", "missing"),
+    [
+        *(((GREY / 255).astype("f4"), value) for value in (-1, -9999, 1e20)),
+        *((GREY.astype("i2"), value) for value in (-32768, 32767)),
+        ((16 * GREY.astype("u2")), 65535),
+        (DB.astype("f4"), 9999),
+        (ECHOES.astype("f4"), -1),
+    ],
+)
+def test_background_far_from_all_other_values_is_no_value(tmp_path, stored, missing):
+    cine = read(tmp_path, np.where((GREY == 0).all(axis=0), stored.dtype.type(missing), stored))
+    assert off(cine, GREY_DB) < STEP_DB
+    assert "far from all others, taken as missing" in " ".join(cine.source.assumptions)
+
+
 def packed(tmp_path, stored, **attributes):
     path = write(tmp_path / "a.h5", {"x": stored})
     with h5py.File(path, "r+") as file:

@@ -56,6 +56,8 @@ class Survey:
         speckle: see `Speckle`.
         wraps: bytes are smoother without their sign.
         oscillates: it looks like beamformed RF: about zero everywhere, however bright.
+        apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
+            are from each other, or further.
     """
 
     low: float
@@ -69,6 +71,7 @@ class Survey:
     speckle: Speckle = field(default_factory=Speckle)
     oscillates: bool = False
     wraps: bool = False
+    apart: float | None = None
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -126,6 +129,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         _speckle(samples, 0.0 if undershoots else low, high),
         _oscillates(samples),
         stored.dtype == np.int8 and _wraps(samples),
+        _apart(samples, low, high),
     )
 
 
@@ -198,6 +202,16 @@ def _background(samples: list[np.ndarray], low: float, high: float) -> float | N
         return None
     inside = values[(values >= edges[most]) & (values <= edges[most + 1])]
     return float(np.median(inside))
+
+
+def _apart(samples: list[np.ndarray], low: float, high: float) -> float | None:
+    values = np.concatenate([frame[np.isfinite(frame)] for frame in samples])
+    for value in (low, high) if high > 0 else ():  # decibels of nothing may lie as low as they like
+        others = values[values != value]
+        if value != 0 and 0 < others.size <= (1 - MIN_BACKGROUND) * values.size:
+            if np.abs(others - value).min() >= np.ptp(others) > 0:
+                return value
+    return None
 
 
 def _undershoots(samples: list[np.ndarray], low: float, high: float, background: float | None) -> bool:

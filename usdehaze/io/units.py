@@ -40,6 +40,7 @@ ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
+_NO_VALUE = "NaN where there is no value"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class DecibelScale:
         full_scale: stored value at 0 dB.
         black: stored value at the floor; of grey levels.
         unsigned: stored bytes have no sign, although their type has.
+        missing: stored value that stands for none and becomes the floor, or None.
         assumptions: what was assumed to get here, one sentence each.
     """
 
@@ -60,6 +62,7 @@ class DecibelScale:
     full_scale: float
     black: float = 0.0
     unsigned: bool = False
+    missing: float | None = None
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -79,6 +82,8 @@ class DecibelScale:
 
     def to_db(self, stored: np.ndarray) -> np.ndarray:
         """``(H, W)`` stored values to float32 dB in ``[-dynamic_range_db, 0]``."""
+        if self.missing is not None:
+            stored = np.where(stored == self.missing, self.floor, stored)
         if self.unsigned:
             stored = stored.astype(np.uint8)
         if self.units == "dB":
@@ -115,6 +120,10 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
         units = "8-bit"
     if known is None and (units not in ("8-bit", "dB") or (units == "dB" and (range_db is None or asked))):
         survey = look_over(stored, path)
+    missing = None if survey is None else survey.apart
+    if missing is not None:
+        notes.append(Guess(f"Values of {missing:g}, far from all others, taken as missing: the floor.", _NO_VALUE))
+        survey = look_over(_without(stored, missing), path)
     unsigned = units != "dB" and survey is not None and _has_lost_its_sign(stored.dtype, survey)
     if unsigned:
         units, survey = "8-bit", None
@@ -135,7 +144,17 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if range_db is None:
         range_db, note = _dynamic_range(units, survey, levels)
         notes.append(Guess(note, "--dynamic-range"))
-    return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, tuple(notes))
+    return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, missing, tuple(notes))
+
+
+def _without(stored: StoredCine, missing: float) -> StoredCine:
+    """Frames in double precision, NaN where a value is missing."""
+
+    def read(index: int) -> np.ndarray:
+        values = stored.read(index)
+        return np.where(values == missing, np.nan, values.astype(np.float64))
+
+    return replace(stored, read=read)
 
 
 def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
