@@ -221,3 +221,11 @@ def test_a_dataset_that_changes_more_along_time_than_along_depth_is_still_frames
 def test_fans_of_noise_keep_their_usual_order(tmp_path):
     with h5py.File(write(tmp_path / "a.h5", {"x": fan_frames(40)}), "r") as file:
         assert rules.find_axes(file["x"])[0]["T"] == 0
+
+
+@pytest.mark.parametrize(("n_written", "fill"), [(20, np.nan), (5, np.nan), (5, -60), (1, -60)])
+def test_frames_that_were_never_written_are_no_rows_that_are_alike(tmp_path, n_written, fill):
+    frames = np.full((40, 64, 64), fill, np.float32)
+    frames[:n_written] = fan_frames(n_written) / 255 * 60 - 60
+    with h5py.File(write(tmp_path / "a.h5", {"x": frames}), "r") as file:
+        assert rules.find_axes(file["x"])[0] == {"T": 0, "H": 1, "W": 2}

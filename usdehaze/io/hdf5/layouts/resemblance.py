@@ -17,7 +17,8 @@ COLOUR_LIKENESS = 0.95  # correlation of fine detail in two colours of one image
 def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None = None) -> list[float]:
     """How much slices along each of three axes differ from each other; 1 for unrelated slices.
 
-    Frames of a cine resemble each other from beginning to end, rows and columns do not.
+    Frames of a cine resemble each other from beginning to end, rows and columns do not. Slices of one value are left
+    out: frames that were never written would make all rows alike.
 
     Args:
         dataset: of frames.
@@ -25,20 +26,25 @@ def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None
         fixed: index along each axis that is neither of these nor of length 1.
     """
     first = min(axes)
-    picks = {axis: np.unique(np.linspace(0, dataset.shape[axis] - 1, PICKS).astype(int)) for axis in axes}
+    picks = np.unique(np.linspace(0, dataset.shape[first] - 1, PICKS).astype(int))
     reader, fixed = BlockReader(dataset, first), fixed or {}
     slices = []
-    for index in picks[first]:
+    for index in picks:
         values = reader(int(index))
         where = tuple(
             slice(None) if axis in axes else fixed.get(axis, 0) for axis in range(dataset.ndim) if axis != first
         )
         slices.append(values[where])
-    block = np.abs(np.stack(slices)).astype(np.float64)  # its axes are `sorted(axes)`
+    block = np.stack(slices)  # its axes are `sorted(axes)`
+    block = (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
     block = np.where(np.isfinite(block), block, np.nanmin(np.where(np.isfinite(block), block, np.nan), initial=0.0))
+    for at in range(3):
+        varied = np.flatnonzero(np.ptp(block, axis=tuple({0, 1, 2} - {at})))
+        block = block.take(varied, at) if len(varied) else block
     found = {}
     for at, axis in enumerate(sorted(axes)):
-        part = block if axis == first else block.take(picks[axis], at)
+        count = block.shape[at]
+        part = block if axis == first else block.take(np.linspace(0, count - 1, min(count, PICKS)).astype(int), at)
         variance = float(part.var())
         # the variance of what is left after the mean over the slices is taken off
         left = float((part - part.mean(axis=at, keepdims=True)).var())
