@@ -3,6 +3,7 @@
 import zlib
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 from _scans import fan_frames, refused
@@ -159,3 +160,22 @@ def test_itk_s_hdf5_whose_axes_are_told_or_whose_spacing_is_unset(tmp_path):
     assert ud.open_cine(itk(tmp_path / "b.h5", FRAMES, (1, 1, 1))).geometry.spacing_m is None
     assert ud.open_cine(itk(tmp_path / "c.h5", FRAMES, (0.3, np.nan, 1))).geometry.spacing_m is None
     refused(itk(tmp_path / "d.h5", np.zeros((3, 4, 32, 32), np.uint8), (1, 1, 1, 1)), "a volume over time")
+
+
+def test_frames_along_another_axis_than_the_third_are_no_rows(tmp_path):
+    still = np.repeat(FRAMES[:1], 12, axis=0)
+    for stored in (still.transpose(1, 2, 0), still.transpose(1, 0, 2)):
+        stored = np.ascontiguousarray(stored)
+        advice = "which they are with Kinds = domain domain list in the header"
+        refused(mha(tmp_path / "a.mha", stored), "frames seem to lie along another axis than the third", advice)
+        refused(itk(tmp_path / "a.h5", stored, (1, 1, 1)), "frames seem to lie along another axis", "with --axes")
+        nibabel.save(nibabel.Nifti1Image(stored.T, np.eye(4)), tmp_path / "a.nii")
+        refused(tmp_path / "a.nii", "frames seem to lie along another axis", "with --axes")
+        said = mha(tmp_path / "b.mha", stored, header={"Kinds": "domain domain list"}.items())
+        assert ud.open_cine(said, rectangle=True).frames.shape == stored.shape
+
+
+def test_a_volume_in_a_sequence_of_one_is_said_to_be_taken_as_frames(tmp_path):
+    header = {"NDims": "4", "DimSize": "80 72 12 1", "Kinds": "domain domain domain list"}
+    cine = ud.open_cine(mha(tmp_path / "a.mha", FRAMES, header=header.items()))
+    assert close(cine) and "The third axis taken as frames." in cine.source.assumptions

@@ -97,10 +97,17 @@ def read_header(path: Path) -> Header:
         compressed=_is_true(fields, "CompressedData", False),
         files=tuple(path.parent / name for name in names) or (path,),
         skipped=skipped if names else start,
-        is_sequence=bool(times) or fields.get("Kinds", "").lower().split()[-1:] in (["list"], ["time"]),
+        is_sequence=bool(times) or _kind_of_frames(fields, sides) in ("list", "time"),
         times_s=_times(times, n_frames),
         orientation=fields.get("UltrasoundImageOrientation", "")[:2].upper(),
     )
+
+
+def _kind_of_frames(fields: dict[str, str], sides: list[int]) -> str:
+    """What the header says of the axis of frames: "list", "time", "domain" (space); "" where it says nothing."""
+    kinds = fields.get("Kinds", "").lower().split()
+    along = [kind for kind, side in zip(kinds[2:], sides[2:], strict=False) if side != 1]
+    return along[0] if along else ""
 
 
 def _lines(path: Path) -> tuple[dict[str, str], dict[int, float], list[str], int]:
