@@ -94,6 +94,10 @@ def test_times_come_from_timestamps_or_from_the_time_between_transmits(tmp_path)
     extra = {"scan/time_to_next_transmit": np.full((3, 4), 0.01)}
     cine = ud.open_cine(zea_file(tmp_path / "b.hdf5", "image", fan_frames(3), root="", **extra))
     assert np.allclose(cine.frame_times_s, [0, 0.04, 0.08])
+    extra = {"data/image/timestamps": np.array([0, np.nan, 0.3], np.float32)}
+    cine = ud.open_cine(zea_file(tmp_path / "c.hdf5", "image", fan_frames(3), root="", **extra))
+    assert cine.frame_times_s is None and "No frame times in the file." not in cine.source.assumptions
+    assert any("they were not used" in note for note in cine.source.assumptions)
 
 
 @pytest.mark.parametrize("apex", [(0.0, 0.0), (0.01, -0.02)], ids=["apex at 0", "apex behind a curved probe"])

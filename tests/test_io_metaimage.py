@@ -112,7 +112,17 @@ def test_times_that_fall_or_are_missing_are_left_out(tmp_path):
     assert ud.open_cine(plus(tmp_path / "a.mha", 12, stamps=False)).frame_times_s is None
     path = plus(tmp_path / "b.mha", 12)
     path.write_bytes(path.read_bytes().replace(b"Frame0007_Timestamp = 1", b"Frame0007_Timestamp = 0"))
-    assert ud.open_cine(path).frame_times_s is None
+    cine = ud.open_cine(path)
+    assert cine.frame_times_s is None
+    assert [note for note in cine.source.assumptions if "frame times" in note.lower()] == [
+        "The frame times in the file fall, or are not one a frame: they were not used."
+    ]
+
+
+def test_two_frames_of_one_time_do_not_lose_all_times(tmp_path):
+    path = plus(tmp_path / "a.mha", 12)
+    path.write_bytes(path.read_bytes().replace(b"Timestamp = 10.100000", b"Timestamp = 10.050000"))
+    np.testing.assert_allclose(ud.open_cine(path).frame_times_s[:4], [10, 10.05, 10.05, 10.15])
 
 
 @pytest.mark.parametrize(("orientation", "turn"), [("MN", "flip"), ("UF", ""), ("FM", "T"), ("NM", "T flip")])

@@ -11,6 +11,8 @@ import numpy as np
 from usdehaze.cine import Geometry
 from usdehaze.io.picture import Picture
 
+TIMES_UNUSED = "The frame times in the file fall, or are not one a frame: they were not used."
+
 
 @dataclass(frozen=True)
 class StoredCine:

@@ -18,7 +18,7 @@ from usdehaze.io.hdf5.layouts.axes import third_axis
 from usdehaze.io.images.metaimage_header import read_header
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine
 
 _READ_BYTES = 2**20
 _MOST_COMPRESSED = 1032  # what zlib can reach
@@ -68,6 +68,8 @@ class MetaImage:
             size, spacing_m = size[::-1], spacing_m and spacing_m[::-1]
         if self._turned or "N" in header.orientation:
             notes += ("Frames turned upright, as UltrasoundImageOrientation says.",)
+        if header.times_unused:
+            notes += (TIMES_UNUSED,)
         stored = StoredCine(
             "MetaImage",
             "",

@@ -36,6 +36,7 @@ class Header:
         skipped: bytes before the values in each of them; -1 where they are what ends the file.
         is_sequence: says itself that the third axis is one of frames.
         times_s: of the frames, where a sequence has them.
+        times_unused: it has some that are of no use.
         orientation: PLUS's two letters for where x and y point: M, U (marked side and its opposite), F, N (far, near).
     """
 
@@ -48,6 +49,7 @@ class Header:
     skipped: int
     is_sequence: bool
     times_s: np.ndarray | None
+    times_unused: bool
     orientation: str
 
 
@@ -89,6 +91,7 @@ def read_header(path: Path) -> Header:
         raise InputError(path, f"keeps {n_frames} frames in {len(names)} files", "one file, or one a frame")
     given = len(spacing_mm) >= 2 and np.isfinite(spacing_mm).all() and min(spacing_mm[:2]) > 0
     given = given and spacing_mm[:2] != [1, 1]
+    times_s = _times(times, n_frames)
     return Header(
         sides=(sides[0], sides[1], n_frames),
         channels=channels,
@@ -98,7 +101,8 @@ def read_header(path: Path) -> Header:
         files=tuple(path.parent / name for name in names) or (path,),
         skipped=skipped if names else start,
         is_sequence=bool(times) or _kind_of_frames(fields, sides) in ("list", "time"),
-        times_s=_times(times, n_frames),
+        times_s=times_s,
+        times_unused=bool(times) and times_s is None,
         orientation=fields.get("UltrasoundImageOrientation", "")[:2].upper(),
     )
 
@@ -173,6 +177,8 @@ def _number(value: str) -> float:
 
 
 def _times(times: dict[int, float], n_frames: int) -> np.ndarray | None:
-    """Times that every frame has and that rise; None where they do not."""
+    """Times that every frame has and that do not fall; None where they do, or are all the same."""
     found = np.array([times.get(index, np.nan) for index in range(n_frames)]) if times else np.array([])
-    return found if len(found) == n_frames and np.isfinite(found).all() and np.all(np.diff(found) > 0) else None
+    if not len(found) or not np.isfinite(found).all() or np.any(np.diff(found) < 0):
+        return None
+    return found if n_frames == 1 or found[-1] > found[0] else None

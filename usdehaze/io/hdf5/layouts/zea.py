@@ -18,7 +18,7 @@ from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
 from usdehaze.io.reading import Reading
-from usdehaze.io.stored_cine import StoredCine, from_rf
+from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, from_rf
 
 PRODUCTS = ("image", "image_polar", "image_sc", "envelope_data", "beamformed_data")
 _CHANNEL_DATA = ("raw_data", "aligned_data")
@@ -89,6 +89,8 @@ def _product(file: h5py.File, path: object, root: str, product: str, layout: str
     if times is None:
         times = _frame_times(file, root, path, cine.shape[0])
     cine = replace(cine, frame_times_s=times)
+    if times is None and group is not None and "timestamps" in group:
+        cine = replace(cine, assumptions=(*cine.assumptions, TIMES_UNUSED))
     positions = None if group is None else small_array(group, "coordinates", path)
     if positions is None:
         return cine
