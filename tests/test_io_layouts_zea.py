@@ -173,3 +173,10 @@ def test_raw_data_alone_are_refused_with_advice(tmp_path):
 def test_a_volume_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"shape \(2, 40, 32, 9\); expected 2-D frames"):
         ud.open_cine(zea_file(tmp_path / "a.hdf5", "image", np.zeros((2, 40, 32, 9), np.float32)))
+
+
+def test_a_grid_in_mm_is_taken_as_one_and_said(tmp_path):
+    extra = {"data/image/coordinates": 1000 * polar_grid()}
+    cine = ud.open_cine(zea_file(tmp_path / "a.hdf5", "image", fan_frames(3, 40, 32), root="", **extra))
+    assert np.allclose(cine.geometry.depths_m, DEPTHS, atol=1e-6)
+    assert "Depths 2308 mm apart in the file taken as 2.308 mm." in cine.source.assumptions

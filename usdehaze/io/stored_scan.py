@@ -26,7 +26,7 @@ from usdehaze.io.names import readable
 from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
-from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, turned
+from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, in_metres, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, look_at
@@ -277,7 +277,8 @@ class StoredScan(Scan):
         if self._stored is None or self._opened_by != os.getpid():
             self._opened_by = os.getpid()
             with spending(self.path), self._errors():
-                self._stored = turned(self._open()) if self._lies_on_its_side else self._open()
+                stored = in_metres(self._open())
+                self._stored = turned(stored) if self._lies_on_its_side else stored
                 check_frames(self._stored.shape, self.path)
         return self._stored
 
