@@ -30,6 +30,7 @@ _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
 _DIRECTORY = b"\2\0\2\0UI\x14\x001.2.840.10008.1.3.10"  # Media Storage SOP Class UID of a DICOMDIR
+_SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 _DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
 
 
@@ -279,10 +280,16 @@ def parts_of(path: str | os.PathLike[str]) -> list[Path]:
 
 def images_in(folder: str | os.PathLike[str]) -> list[Path]:
     """Images directly in a folder, without hidden files and previews; of several suffixes, those of the commonest."""
+    return max(images_by_suffix(folder).values(), key=len, default=[])
+
+
+def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """The same of every suffix, by its usual form in lower case."""
     images: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).iterdir()):
         if not path.name.startswith(".") and ".dehazed." not in path.name and path.is_file():
             with suppress(InputError):
                 if (found := format_of(path)) is not None and found.open_image is not None:
-                    images.setdefault(path.suffix.lower(), []).append(path)
-    return max(images.values(), key=len, default=[])
+                    suffix = path.suffix.lower()
+                    images.setdefault(_SUFFIXES.get(suffix, suffix), []).append(path)
+    return images

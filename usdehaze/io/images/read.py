@@ -16,7 +16,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import format_of, images_in
+from usdehaze.io.formats import format_of, images_by_suffix, images_in
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.tiff import as_declared, images_declared, refuse_unknown
 from usdehaze.io.limits import check_frame
@@ -24,6 +24,7 @@ from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import ImageFile, StoredCine
 from usdehaze.io.stored_scan import StoredScan
+from usdehaze.notes import Guess
 
 PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
 
@@ -48,10 +49,15 @@ class ImageFolderScan(ImageScan):
     """Frames in a folder of images: one a file, in natural order, or several in the only file there is."""
 
     def _open(self) -> StoredCine:
+        images = images_by_suffix(self.path)
         paths = natural_order(images_in(self.path))
+        others = {suffix: len(some) for suffix, some in images.items() if paths[0] not in some}
+        told = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
+        notes = (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),) if told else ()
         if len(paths) == 1:
             self._file = open_image(paths[0])
-            return replace(self._file.stored(), dataset=paths[0].name)
+            stored = self._file.stored()
+            return replace(stored, dataset=paths[0].name, assumptions=notes + stored.assumptions)
         with closing(open_image(paths[0])) as image:
             first = image.stored()
         if first.shape[0] != 1:
@@ -78,7 +84,11 @@ class ImageFolderScan(ImageScan):
             lambda index: picture(index).levels,
             spacing_m=first.spacing_m,
             origin_m=first.origin_m,
-            assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.", *first.assumptions),
+            assumptions=(
+                f"{len(paths)} images taken as one cine, in the order of their names.",
+                *notes,
+                *first.assumptions,
+            ),
             picture=picture,
         )
 
@@ -174,7 +184,12 @@ def open_image(path: Path) -> ImageFile:
 
 def natural_order(paths: list[Path]) -> list[Path]:
     """``frame-2.png`` before ``frame-10.png``."""
-    return sorted(paths, key=lambda p: ([int(t) if t.isdigit() else t for t in re.split(r"([0-9]+)", p.name)], p.name))
+
+    def key(path: Path) -> tuple[list[str | int], str]:
+        parts = re.split(r"([0-9]+)", path.name)  # every second one is a number
+        return [int(part) if at % 2 else part for at, part in enumerate(parts)], path.name
+
+    return sorted(paths, key=key)
 
 
 def _opened(file: BufferedReader, path: Path) -> Image.Image:
