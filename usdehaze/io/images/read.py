@@ -18,7 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import format_of, images_by_suffix, images_in
 from usdehaze.io.images.opacity import rgb_of
-from usdehaze.io.images.tiff import as_declared, images_declared, refuse_unknown
+from usdehaze.io.images.tiff import as_declared, images_declared, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
@@ -119,7 +119,9 @@ class PillowImage:
 
     def _look_through(self) -> np.ndarray:
         """When each page is first shown, s: all at once in what is not animated."""
-        declared = images_declared(self._image.tag_v2, self.path) if isinstance(self._image, TiffImageFile) else 1
+        declared, axes = 1, ""
+        if isinstance(self._image, TiffImageFile):
+            declared, axes = images_declared(self._image.tag_v2, self.path), other_axes(self._image.tag_v2)
         starts = [0.0]
         if self.kind == "MPO":
             self._notes = ("The first picture of the file alone is read: others are made from it, or of it.",)
@@ -130,6 +132,9 @@ class PillowImage:
                 self._image.seek(self._skipped + len(starts))
                 spend(self.path, objects=1)
                 starts.append(starts[-1] + shown_s)
+        if axes and len(starts) > 1:
+            expected, advice = "images over time alone", "save one channel, or one slice, of it"
+            raise InputError(self.path, f"a TIFF of {axes}", expected, advice)
         if declared > len(starts):
             found = f"a TIFF of {declared} images with a directory for {len(starts)}"
             raise InputError(self.path, found, "one for each", "save it as a folder of images, or as BigTIFF")
