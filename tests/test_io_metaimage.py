@@ -1,5 +1,6 @@
 """MetaImages with their values beside them, sequences of PLUS, and ITK's HDF5."""
 
+import gzip
 import zlib
 
 import h5py
@@ -183,6 +184,20 @@ def test_frames_along_another_axis_than_the_third_are_no_rows(tmp_path):
         refused(tmp_path / "a.nii", "frames seem to lie along another axis", "with --axes")
         said = mha(tmp_path / "b.mha", stored, header={"Kinds": "domain domain list"}.items())
         assert ud.open_cine(said, rectangle=True).frames.shape == stored.shape
+
+
+def test_headers_and_streams_of_any_kind_that_itk_reads(tmp_path):
+    packed = mha(
+        tmp_path / "a.mha", FRAMES, data=gzip.compress(FRAMES.tobytes()), header={"CompressedData": "True"}.items()
+    )
+    content = packed.read_bytes()
+    for first in (b"", b"CompressedData = False\n", b"Comment = made by hand\r\n"):
+        packed.write_bytes(first + content)
+        assert close(ud.open_cine(packed))
+    for unit, spacing in (("cm", "0.03 0.02 1"), ("um", "300 200 1"), ("?", "0.3 0.2 1")):
+        header = {"DistanceUnits": unit, "ElementSpacing": spacing}
+        cine = ud.open_cine(mha(tmp_path / "b.mha", FRAMES, header=header.items()))
+        assert cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
 
 
 def test_a_volume_in_a_sequence_of_one_is_said_to_be_taken_as_frames(tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,7 @@ START_BYTES = 132  # of a file that its signature is looked for in
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", *_TIFF_SIGNATURES)  # PNG, JPEG, BMP, TIFF
+_META_IMAGE = re.compile(rb"(\w+ *= *[^\n]*\n)*(ObjectType|NDims)\b")  # whichever of its lines comes first
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
@@ -146,7 +148,7 @@ DICOM = FileFormat(
 )
 META_IMAGE = FileFormat(
     name="MetaImage",
-    signature=lambda path, start: start.startswith((b"ObjectType", b"NDims")),
+    signature=lambda path, start: _META_IMAGE.match(start) is not None,
     open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
     open_image=lazily("usdehaze.io.images.metaimage", "MetaImage"),
     is_alone=lazily("usdehaze.io.images.metaimage", "is_stack"),

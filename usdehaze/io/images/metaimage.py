@@ -21,6 +21,7 @@ from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine
 
 _READ_BYTES = 2**20
+_ANY_HEADER = 32  # of zlib or gzip, as ITK reads both
 _MOST_COMPRESSED = 1032  # what zlib can reach
 
 
@@ -166,7 +167,7 @@ class _Inflate:
     """A zlib stream in an open file, read from its beginning to its end."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._stream = file, zlib.decompressobj()
+        self._file, self._stream = file, zlib.decompressobj(zlib.MAX_WBITS | _ANY_HEADER)
 
     def read(self, wanted: int) -> bytes:
         """``wanted`` bytes, or fewer at the end of the stream."""

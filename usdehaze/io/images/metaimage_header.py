@@ -16,6 +16,7 @@ _TYPES = {
     **{"MET_UCHAR": "u1", "MET_CHAR": "i1", "MET_USHORT": "u2", "MET_SHORT": "i2", "MET_UINT": "u4", "MET_INT": "i4"},
     **{"MET_FLOAT": "f4", "MET_DOUBLE": "f8"},
 }
+_UNITS_M = {"um": 1e-6, "mm": 1e-3, "cm": 1e-2}
 _HEADER_BYTES = 2**26  # of 30,000 frames with the poses of many tools
 _LINE_BYTES = 2**16
 _MAX_FILES = 100_000
@@ -70,7 +71,7 @@ def read_header(path: Path) -> Header:
     try:
         sides = [int(side) for side in fields["DimSize"].split()]
         channels = int(fields.get("ElementNumberOfChannels", "1"))
-        spacing_mm = [float(s) for s in fields.get("ElementSpacing", fields.get("ElementSize", "1 1")).split()]
+        spacing = [float(s) for s in fields.get("ElementSpacing", fields.get("ElementSize", "1 1")).split()]
         msb = _is_true(fields, "BinaryDataByteOrderMSB", _is_true(fields, "ElementByteOrderMSB", False))
         dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb else "<")
         skipped = int(fields.get("HeaderSize", "0"))
@@ -89,14 +90,15 @@ def read_header(path: Path) -> Header:
     n_frames = long[0] if long else 1
     if len(names) not in (0, 1, n_frames):
         raise InputError(path, f"keeps {n_frames} frames in {len(names)} files", "one file, or one a frame")
-    given = len(spacing_mm) >= 2 and np.isfinite(spacing_mm).all() and min(spacing_mm[:2]) > 0
-    given = given and spacing_mm[:2] != [1, 1]
+    given = len(spacing) >= 2 and np.isfinite(spacing).all() and min(spacing[:2]) > 0
+    given = given and spacing[:2] != [1, 1]
+    unit_m = _UNITS_M.get(fields.get("DistanceUnits", ""), 1e-3)
     times_s = _times(times, n_frames)
     return Header(
         sides=(sides[0], sides[1], n_frames),
         channels=channels,
         dtype=dtype,
-        spacing_m=(spacing_mm[1] / 1000, spacing_mm[0] / 1000) if given else None,
+        spacing_m=(spacing[1] * unit_m, spacing[0] * unit_m) if given else None,
         compressed=_is_true(fields, "CompressedData", False),
         files=tuple(path.parent / name for name in names) or (path,),
         skipped=skipped if names else start,
