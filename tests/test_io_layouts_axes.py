@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames, write
+from _scans import fan_frames, refused, write
 
 import usdehaze as ud
 from usdehaze.errors import InputError
@@ -169,6 +169,15 @@ def test_a_real_and_an_imaginary_dataset_are_iq_together(tmp_path, names):
     envelope = np.hypot(real, imaginary)
     assert np.abs(cine.frames - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
     assert cine.source.layout == "I/Q in two datasets"
+
+
+def test_an_image_beside_iq_is_not_passed_over(tmp_path):
+    real, imaginary = np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype(np.float32)
+    parts = {"iq/real": real, "iq/imag": imaginary, "mask": fan_frames(3), "x": np.ones((64, 64))}
+    assert ud.open_cine(write(tmp_path / "a.h5", parts)).source.units == "I/Q"
+    path = write(tmp_path / "b.h5", {**parts, "bmode": fan_frames(3)})
+    refused(path, "iq/real and iq/imag could be the frames as I/Q, and so could others: bmode (3, 64, 64) uint8")
+    assert [ud.open_cine(path, dataset=name).source.units for name in ("iq/real", "bmode")] == ["I/Q", "8-bit"]
 
 
 def test_cubdl_keeps_its_beamformed_iq_lines_first_beside_channel_data(tmp_path):

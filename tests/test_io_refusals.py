@@ -121,6 +121,13 @@ def test_links_and_storage_that_lead_out_of_the_file_are_not_followed(tmp_path):
     refused(tmp_path / "links.h5", "no numeric dataset that could be frames", "links are not followed (out)")
 
 
+def test_names_that_are_no_text_are_no_links(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        space = h5py.h5s.create_simple((16, 16))
+        h5py.h5d.create(file.id, "séquence".encode("latin-1"), h5py.h5t.NATIVE_UINT8, space)
+    refused(tmp_path / "a.h5", "names that are not UTF-8 are not read, rename them (s\ufffdquence)")
+
+
 def test_links_that_go_round_in_circles_end(tmp_path):
     path = write(tmp_path / "a.h5", {"g/x": fan_frames()})
     with h5py.File(path, "r+") as file:
