@@ -54,6 +54,9 @@ def test_two_channels_are_iq_and_their_magnitude_is_the_envelope(tmp_path):
     stored = np.stack([values.real, values.imag], axis=-1)
     cine = ud.open_cine(zea_file(tmp_path / "a.hdf5", "beamformed_data", stored))
     assert np.abs(cine.frames - log_compress(np.abs(values), 60)).max() < 1e-3
+    grid = {"data/beamformed_data/coordinates": polar_grid()[:, :, None]}  # with an axis across the image, of length 1
+    flat = ud.open_cine(zea_file(tmp_path / "b.hdf5", "beamformed_data", stored[:, :, :, None], root="", **grid))
+    assert np.array_equal(flat.frames, cine.frames) and np.allclose(flat.geometry.depths_m, DEPTHS, atol=1e-7)
 
 
 def test_one_channel_is_rf_and_its_envelope_is_that_of_the_analytic_signal(tmp_path):

@@ -216,6 +216,19 @@ def test_values_packed_as_netcdf_packs_them_are_unpacked(tmp_path):
     assert len(frames_last.frames) == 2 and off(frames_last, DB) < 0.06
 
 
+@pytest.mark.parametrize("dtype", ["i1", ">i2"])
+def test_values_that_netcdf_calls_unsigned_have_no_sign(tmp_path, dtype):
+    stored = (GREY * np.uint16(257 if dtype == ">i2" else 1)).astype(dtype.replace("i", "u")).view(dtype)
+    cine = open_cine(packed(tmp_path, stored, _Unsigned="true"))
+    assert (
+        off(cine, GREY_DB) < 1e-4
+        and cine.source.assumptions[0] == "Stored values taken as unsigned, as _Unsigned says."
+    )
+    scale = 60 / (65535 if dtype == ">i2" else 255)
+    cine = open_cine(packed(tmp_path, stored, _Unsigned="true", scale_factor=scale, add_offset=-60.0))
+    assert cine.source.units == "dB" and off(cine, GREY_DB) < 1e-4
+
+
 @pytest.mark.parametrize("name", ["_FillValue", "missing_value"])
 def test_values_that_stand_for_none_are_outside_the_fan(tmp_path, name):
     path = packed(tmp_path, np.where(ECHOES == 0, 1e20, DB).astype(np.float32), **{name: np.float32(1e20)})
