@@ -118,6 +118,13 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
+@pytest.mark.parametrize("middle", [2048, 300, -500])
+def test_rf_about_another_value_than_0_is_refused_too(tmp_path, middle):
+    carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
+    with pytest.raises(InputError, match="RF and channel data must be beamformed first"):
+        read(tmp_path, np.rint(middle + 2000 * ECHOES * carrier).astype(np.int16))
+
+
 @pytest.mark.parametrize(
     ("inside", "expected"),
     [(DB, DB), (LEVEL, DB), (LEVEL * 255, DB), (ECHOES, DB)],

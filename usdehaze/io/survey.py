@@ -19,6 +19,9 @@ MIN_BACKGROUND = 0.05  # share of the pixels
 MIN_BLOCKS = 16
 RINGING = 0.25  # of the largest value: how far resampling may shoot below 0
 DARK = 0.02  # of the range: too dark to judge speckle by
+WAVE_PIXELS = 512  # sides of what waves are sought in
+MOST_LAG = 32  # pixels of half a wave
+HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -55,7 +58,8 @@ class Survey:
         variation: see `speckle_variation`; of the middle frame.
         speckle: see `Speckle`.
         wraps: bytes are smoother without their sign.
-        oscillates: it looks like beamformed RF: about zero everywhere, however bright.
+        oscillates: it looks like beamformed RF: about zero everywhere, however bright, or about another value from
+            wave to wave.
         apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
             are from each other, or further.
     """
@@ -127,7 +131,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         background,
         math.nan if undershoots else variation,
         _speckle(samples, 0.0 if undershoots else low, high),
-        _oscillates(samples),
+        (low < 0 and _oscillates(samples)) or _waves(samples),
         stored.dtype == np.int8 and _wraps(samples),
         _apart(samples, low, high),
     )
@@ -260,3 +264,17 @@ def _oscillates(samples: list[np.ndarray]) -> bool:
     if len(blocks) == 0:
         return False
     return float(np.quantile(np.abs(blocks.mean(axis=1)) / deviation, 0.8)) < 0.5
+
+
+def _waves(samples: list[np.ndarray]) -> bool:
+    """Whether values lie about their median everywhere, and on its other side half a wave on, as speckle does not."""
+    middle = float(np.median(np.concatenate([frame[np.isfinite(frame)] for frame in samples])))
+    samples = [frame - middle for frame in samples]
+    if not _oscillates(samples):
+        return False
+    frame = np.nan_to_num(samples[0][:WAVE_PIXELS, :WAVE_PIXELS])
+    return any(
+        float((frame[lag:] * frame[:-lag]).mean()) < -HALF_WAVE * float((frame**2).mean())
+        for frame in (frame, frame.T)
+        for lag in range(1, min(MOST_LAG, len(frame) - 1))
+    )

@@ -12,7 +12,7 @@ all <= 0, over 15 or more            dB, over more than 120 by their speckle alo
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
 anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
-both signs about zero                refused: RF lines
+both signs, or waves, about a value  refused: RF lines
 ===================================  ==================================================================================
 """
 
@@ -171,10 +171,11 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at most {MAX_DB:g} dB",
             "say --units dB, or --units grey with --levels BLACK:WHITE",
         )
-    if low < 0 < high and _is_rf(survey):
+    if survey.oscillates or (low < 0 < high and _is_rf(survey)):
+        of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
         raise InputError(
             path,
-            f"{called(stored.dataset)} holds values of both signs, {low:g} to {high:g}",
+            f"{called(stored.dataset)} holds {of_rf}, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
             "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
         )
@@ -204,8 +205,6 @@ def _has_lost_its_sign(dtype: np.dtype, survey: Survey) -> bool:
 
 def _is_rf(survey: Survey) -> bool:
     """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
-    if survey.oscillates:
-        return True
     if survey.background is not None or survey.whole or survey.undershoots:
         return False
     symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images
