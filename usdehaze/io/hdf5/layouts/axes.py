@@ -25,6 +25,8 @@ from usdehaze.io.hdf5.layouts.resemblance import (
     COLOUR_LIKENESS,
     COLOUR_SHARE,
     PICKS,
+    SLICES_LIKENESS,
+    SLICES_SHARE,
     changes,
     changes_in,
     likeness,
@@ -129,7 +131,9 @@ def _find_axes(dataset: h5py.Dataset, from_back: bool) -> dict[str, int]:
         colours.sort(key=lambda axis: (3, 1, 2, 0).index(long.index(axis)))  # the usual place first
         if len(colours) > 1:
             colours.sort(key=lambda axis: -round(shared_levels(_channels(dataset, axis)), 1))
-        colour = colours[0]
+        colour, channels = colours[0], _channels(dataset, colours[0])
+        if shared_levels(channels) < SLICES_SHARE and likeness(channels) < SLICES_LIKENESS:
+            return {}  # slices of a volume, or several views
         rest = [axis for axis in long if axis != colour]
         return _order({"C": colour, "T": _time(dataset, rest, from_back, {colour: 0})}, long)
     return {}

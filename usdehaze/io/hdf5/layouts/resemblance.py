@@ -12,6 +12,7 @@ PICKS = 8  # slices looked at
 TOLERANCE = 0.01  # of the range of values: how well one colour tells the others
 COLOUR_SHARE = 0.8  # of the pixels that are not background, where it does
 COLOUR_LIKENESS = 0.95  # correlation of fine detail in two colours of one image; less in two frames
+SLICES_SHARE, SLICES_LIKENESS = 0.2, 0.8  # of what is no one image in colours: less of both
 
 
 def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None = None) -> list[float]:
