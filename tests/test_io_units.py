@@ -118,6 +118,13 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
+def test_envelopes_in_integers_of_more_than_16_bits_are_envelopes(tmp_path):
+    cine = read(tmp_path, np.rint(1e6 * ECHOES).astype(np.int32))
+    assert cine.source.units == "envelope" and off(cine, DB) < 0.01
+    with pytest.raises(InputError, match=r"integers up to 100000; expected .* 16 bits; say what they are with --units"):
+        read(tmp_path, np.rint(1e5 * LEVEL).astype(np.int32))
+
+
 @pytest.mark.parametrize("middle", [2048, 300, -500])
 def test_rf_about_another_value_than_0_is_refused_too(tmp_path, middle):
     carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]

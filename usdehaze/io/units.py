@@ -179,8 +179,6 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
             "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
         )
-    if stored.dtype.kind in "ui" and high > LARGEST_GREY:
-        raise InputError(path, f"integers up to {high:g}", "grey levels of at most 16 bits")
     where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
     if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
         speckle = survey.speckle
@@ -190,6 +188,10 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
         if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
             return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
+    if stored.dtype.kind in "ui" and high > LARGEST_GREY:
+        raise InputError(
+            path, f"integers up to {high:g}", "grey levels of at most 16 bits", "say what they are with --units"
+        )
     if _is_above_a_floor(stored.dtype, survey):
         return "dB", f"Values from {low:g} to {high:g} taken as dB above a floor."
     if survey.whole:
