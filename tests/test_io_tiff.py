@@ -68,6 +68,8 @@ def test_a_tiff_of_several_images_with_one_directory_is_refused(tmp_path, said):
         ("ImageJ=1.54\nimages=12\nchannels=2\nframes=6\nhyperstack=true\n", "2 channels x 6 frames"),
         ("ImageJ=1.54\nimages=12\nslices=3\nframes=4\n", "3 slices x 4 frames"),
         ('<?xml version="1.0"?><OME><Image><Pixels ID="0" SizeT="6" SizeC="2" SizeZ="1"/></Image></OME>', "2 channels"),
+        (json.dumps({"shape": [4, 3, 72, 80]}), "4 along axis 0 x 3 along axis 1"),
+        (json.dumps({"shape": [12, 72, 80, 1]}), None),
         ("ImageJ=1.54\nimages=12\nchannels=12\n", None),  # as old versions of tifffile call frames
         ('<OME><Image><Pixels SizeC="1" SizeZ="12" SizeT="1"></Pixels></Image></OME>', None),
     ],

@@ -63,6 +63,10 @@ def other_axes(tags: ImageFileDirectory_v2) -> str:
     elif (pixels := re.search(r"<(?:\w+:)?Pixels\s[^>]*>", said)) is not None:  # OME
         sizes = {axis: int(n) for axis, n in re.findall(r'\bSize([CZT])="(\d{1,9})"', pixels[0])}
         counts = {"channels": sizes.get("C", 1) // samples, "slices": sizes.get("Z", 1), "frames": sizes.get("T", 1)}
+    elif said.startswith('{"shape"'):  # tifffile: slowest axis first
+        with suppress(ValueError, TypeError, KeyError):
+            long = [int(side) for side in json.loads(said)["shape"] if side != 1]
+            counts = {f"along axis {axis}": side for axis, side in enumerate(long[: -2 - (samples > 1)])}
     several = [f"{count} {axis}" for axis, count in counts.items() if count > 1]
     return " x ".join(several) if len(several) > 1 or 1 < counts.get("channels", 1) <= _MOST_CHANNELS else ""
 
