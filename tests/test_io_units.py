@@ -211,6 +211,12 @@ def test_background_far_from_all_other_values_is_no_value(tmp_path, stored, miss
     assert "far from all others, taken as missing" in " ".join(cine.source.assumptions)
 
 
+def test_a_tile_that_was_never_written_is_no_value(tmp_path):
+    stored, expected = (GREY / 255).astype("f4"), GREY_DB.copy()
+    stored[0, 40:56, 50:66], expected[0, 40:56, 50:66] = -9999, -60
+    assert off(read(tmp_path, stored), expected) < STEP_DB
+
+
 def packed(tmp_path, stored, **attributes):
     path = write(tmp_path / "a.h5", {"x": stored})
     with h5py.File(path, "r+") as file:

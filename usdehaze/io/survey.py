@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from usdehaze.errors import InputError
+from usdehaze.io.gaps import MIN_OUTSIDE
 from usdehaze.io.names import called
 from usdehaze.io.stored_cine import StoredCine
 
@@ -210,9 +211,11 @@ def _background(samples: list[np.ndarray], low: float, high: float) -> float | N
 
 def _apart(samples: list[np.ndarray], low: float, high: float) -> float | None:
     values = np.concatenate([frame[np.isfinite(frame)] for frame in samples])
-    for value in (low, high) if high > 0 else ():  # decibels of nothing may lie as low as they like
+    if high <= 0:  # decibels of nothing may lie as low as they like
+        return None
+    for value, share in ((low, MIN_OUTSIDE), (high, MIN_BACKGROUND)):  # few high ones may be text
         others = values[values != value]
-        if value != 0 and 0 < others.size <= (1 - MIN_BACKGROUND) * values.size:
+        if value != 0 and 0 < others.size <= (1 - share) * values.size:
             if np.abs(others - value).min() >= np.ptp(others) > 0:
                 return value
     return None
