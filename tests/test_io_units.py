@@ -211,6 +211,15 @@ def test_background_far_from_all_other_values_is_no_value(tmp_path, stored, miss
     assert "far from all others, taken as missing" in " ".join(cine.source.assumptions)
 
 
+@pytest.mark.parametrize("full_scale", [1, 30, 30_000])
+def test_the_logarithm_of_no_echo_tells_decibels_above_any_zero(tmp_path, full_scale):
+    with np.errstate(divide="ignore"):
+        db, bel = 20 * np.log10(full_scale * ECHOES), np.log10(full_scale * ECHOES)
+    assert off(read(tmp_path, db), DB) < 1e-3
+    with pytest.raises(InputError, match=r"holds -inf beside values from .*, which are no decibels; .* 20 log10"):
+        read(tmp_path, bel)
+
+
 def test_a_tile_that_was_never_written_is_no_value(tmp_path):
     stored, expected = (GREY / 255).astype("f4"), GREY_DB.copy()
     stored[0, 40:56, 50:66], expected[0, 40:56, 50:66] = -9999, -60

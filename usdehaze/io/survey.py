@@ -63,6 +63,7 @@ class Survey:
             wave to wave.
         apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
             are from each other, or further.
+        silent: there is -inf, the logarithm of no echo.
     """
 
     low: float
@@ -77,6 +78,7 @@ class Survey:
     oscillates: bool = False
     wraps: bool = False
     apart: float | None = None
+    silent: bool = False
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -92,13 +94,14 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         InputError: no finite value.
     """
     low, high, whole, at_floor, count, step = math.inf, -math.inf, True, 0, 0, 0
-    variation, samples = math.nan, []
+    variation, samples, silent = math.nan, [], False
     n_frames, origin = stored.shape[0], 0.0
     chosen = {*np.linspace(0, n_frames - 1, min(n_frames, FRAMES)).astype(int).tolist(), n_frames // 2}
     for index in range(n_frames):
         frame = stored.read(index)
         frame = np.abs(frame) if stored.dtype.kind == "c" else frame
         values = frame[np.isfinite(frame)]
+        silent = silent or (values.size < frame.size and bool(np.isneginf(frame).any()))
         if values.size == 0:
             continue
         lowest = float(values.min())
@@ -135,6 +138,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         (low < 0 and _oscillates(samples)) or _waves(samples),
         stored.dtype == np.int8 and _wraps(samples),
         _apart(samples, low, high),
+        silent,
     )
 
 

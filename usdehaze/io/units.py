@@ -9,6 +9,7 @@ stored values                        taken as
 complex                              I/Q; its envelope, 0 dB at the largest value of the dataset
 uint8                                "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
 all <= 0, over 15 or more            dB, over more than 120 by their speckle alone; ``-inf`` is the floor
+-inf beside 20 or more               dB
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
 anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
@@ -170,6 +171,15 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"{called(stored.dataset)} holds values from {low:g} to {high:g}, whose speckle is not in dB",
             f"decibels over at most {MAX_DB:g} dB",
             "say --units dB, or --units grey with --levels BLACK:WHITE",
+        )
+    if survey.silent:
+        if high - low >= MIN_DB and survey.speckle.deviation < SPECKLE_DB * 1.5:
+            return "dB", f"Values from {low:g} to {high:g} beside -inf taken as dB."
+        raise InputError(
+            path,
+            f"{called(stored.dataset)} holds -inf beside values from {low:g} to {high:g}, which are no decibels",
+            f"decibels over at least {MIN_DB:g} dB",
+            "store 20 log10 of the envelope, or NaN where there is no value",
         )
     if survey.oscillates or (low < 0 < high and _is_rf(survey)):
         of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
