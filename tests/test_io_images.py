@@ -82,6 +82,19 @@ def test_images_of_other_suffixes_are_frames_where_they_are_of_one_kind_and_else
     refused(clip, "--strict allows no guess: Images of other suffixes", strict=True)
 
 
+@pytest.mark.parametrize("content", [b"", b"text", "half"])
+def test_a_frame_of_a_folder_that_is_no_image_is_not_lost(tmp_path, content):
+    clip = folder(tmp_path / "clip")
+    path, whole = clip / "frame-7.png", (clip / "frame-7.png").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    (clip / ".frame-8.png").write_bytes(b"")
+    if content == "half":
+        with pytest.raises(InputError, match=rf"^{path}: cannot be read as an image"):
+            ud.open_cine(clip)
+    else:
+        refused(clip, "frame-7.png is no image (", "expected an image, as its name says; mend it, or take it away")
+
+
 def test_a_range_of_a_folder_is_the_same_frames(tmp_path):
     path = folder(tmp_path / "clip")
     part, whole = ud.open_cine(path, frames=slice(3, 7)), ud.open_cine(path)

@@ -289,9 +289,14 @@ def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """The same of every suffix, by its usual form in lower case."""
     images: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).iterdir()):
-        if not path.name.startswith(".") and ".dehazed." not in path.name and path.is_file():
+        if not is_left_out(path) and path.is_file():
             with suppress(InputError):
                 if (found := format_of(path)) is not None and found.open_image is not None:
                     suffix = path.suffix.lower()
                     images.setdefault(_SUFFIXES.get(suffix, suffix), []).append(path)
     return images
+
+
+def is_left_out(path: Path) -> bool:
+    """Whether a file among images is none of them by its name: hidden, or a preview."""
+    return path.name.startswith(".") or ".dehazed." in path.name

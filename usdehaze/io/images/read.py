@@ -16,7 +16,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import format_of, images_by_suffix, images_in
+from usdehaze.io.formats import format_of, images_by_suffix, images_in, is_left_out, kind_of
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.tiff import as_declared, images_declared, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
@@ -54,17 +54,18 @@ class ImageFolderScan(ImageScan):
         others = {suffix: len(some) for suffix, some in images.items() if paths[0] not in some}
         told = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
         notes = (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),) if told else ()
+        self._check_names({path.suffix.lower() for path in paths}, paths)
         if len(paths) == 1:
             self._file = open_image(paths[0])
             stored = self._file.stored()
             return replace(stored, dataset=paths[0].name, assumptions=notes + stored.assumptions)
-        with closing(open_image(paths[0])) as image:
+        with decoding(paths[0], "an image"), closing(open_image(paths[0])) as image:
             first = image.stored()
         if first.shape[0] != 1:
             raise InputError(self.path, f"{paths[0].name} alone holds {first.shape[0]} frames", "one frame a file")
 
         def picture(index: int) -> Picture:
-            with closing(open_image(paths[index])) as image:
+            with decoding(paths[index], "an image"), closing(open_image(paths[index])) as image:
                 one = image.stored()
                 if one.shape != first.shape or one.dtype != first.dtype:
                     _, height, width = one.shape
@@ -91,6 +92,14 @@ class ImageFolderScan(ImageScan):
             ),
             picture=picture,
         )
+
+    def _check_names(self, suffixes: set[str], images: list[Path]) -> None:
+        """Refuses a folder with files that are called images and are none: they are frames that were lost."""
+        for path in sorted(self.path.iterdir()):
+            called = path.suffix.lower() in suffixes - {""} and not is_left_out(path)
+            if called and path.is_file() and path not in images:
+                found, advice = f"{path.name} is no image ({kind_of(path)})", "mend it, or take it away"
+                raise InputError(self.path, found, "an image, as its name says", advice)
 
 
 class PillowImage:
