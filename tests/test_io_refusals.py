@@ -16,6 +16,8 @@ def test_what_is_not_hdf5(tmp_path):
     refused(tmp_path, "is a folder")
     for name, content, found in (
         ("text.h5", b"no scan at all", "is no scan (unknown content)"),
+        ("a.seq.nrrd", b"NRRD0004\ntype: uint8\n", "is no scan (NRRD, which is not read); expected"),
+        ("a.nc", b"CDF\1\0\0\0\0", "is no scan (netCDF 3, which is not read; netCDF 4 is HDF5)"),
         ("empty.h5", b"", "is no scan (empty)"),
     ):
         (tmp_path / name).write_bytes(content)

@@ -32,6 +32,13 @@ _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
 _DIRECTORY = b"\2\0\2\0UI\x14\x001.2.840.10008.1.3.10"  # Media Storage SOP Class UID of a DICOMDIR
+_FOREIGN = {  # formats of images that are not read: to be converted
+    re.compile(rb"NRRD\d{4}"): "NRRD, which is not read",
+    re.compile(rb"CDF[\1\2\5]"): "netCDF 3, which is not read; netCDF 4 is HDF5",
+    re.compile(rb"RIFF.{4}WEBP", re.DOTALL): "WebP, which is not read",
+    re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
+    re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
+}
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 _DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
 
@@ -244,7 +251,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         return found.name
     if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
         return "perhaps a DICOM data set, but without the header of a DICOM file"
-    return "unknown content" if start else "empty"
+    foreign = next((name for signature, name in _FOREIGN.items() if signature.match(start)), "unknown content")
+    return foreign if start else "empty"
 
 
 def _look(path: Path) -> tuple[FileFormat | None, bytes]:
