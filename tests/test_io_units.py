@@ -220,6 +220,12 @@ def test_the_logarithm_of_no_echo_tells_decibels_above_any_zero(tmp_path, full_s
         read(tmp_path, bel)
 
 
+def test_a_background_that_is_said_to_be_a_level_is_one(tmp_path):
+    stored = np.where((GREY == 0).all(axis=0), 65535, GREY.astype(np.uint16))
+    assert off(read(tmp_path, stored, levels=(0, 65535), rectangle=True), stored / 65535 * 60 - 60) < 1e-3
+    assert off(read(tmp_path, stored, levels=(0, 255)), GREY_DB) < STEP_DB
+
+
 def test_a_tile_that_was_never_written_is_no_value(tmp_path):
     stored, expected = (GREY / 255).astype("f4"), GREY_DB.copy()
     stored[0, 40:56, 50:66], expected[0, 40:56, 50:66] = -9999, -60

@@ -122,6 +122,8 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if known is None and (units not in ("8-bit", "dB") or (units == "dB" and (range_db is None or asked))):
         survey = look_over(stored, path)
     missing = None if survey is None else survey.apart
+    if missing is not None and reading.levels and min(reading.levels) <= missing <= max(reading.levels):
+        missing = None  # somebody says that it is a level
     if missing is not None:
         notes.append(Guess(f"Values of {missing:g}, far from all others, taken as missing: the floor.", _NO_VALUE))
         survey = look_over(_without(stored, missing), path)
