@@ -226,6 +226,12 @@ def test_a_background_that_is_said_to_be_a_level_is_one(tmp_path):
     assert off(read(tmp_path, stored, levels=(0, 255)), GREY_DB) < STEP_DB
 
 
+def test_a_frame_that_was_never_written_is_no_value(tmp_path):
+    stored, expected = np.tile(GREY / 255, (20, 1, 1)).astype("f4"), np.tile(GREY_DB, (20, 1, 1))
+    stored[3], expected[3] = -9999, -60  # none of those that are looked at
+    assert off(read(tmp_path, stored), expected) < STEP_DB
+
+
 def test_a_tile_that_was_never_written_is_no_value(tmp_path):
     stored, expected = (GREY / 255).astype("f4"), GREY_DB.copy()
     stored[0, 40:56, 50:66], expected[0, 40:56, 50:66] = -9999, -60

@@ -93,7 +93,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
     Raises:
         InputError: no finite value.
     """
-    low, high, whole, at_floor, count, step = math.inf, -math.inf, True, 0, 0, 0
+    low, high, whole, at_floor, at_top, count, step = math.inf, -math.inf, True, 0, 0, 0, 0
     variation, samples, silent = math.nan, [], False
     n_frames, origin = stored.shape[0], 0.0
     chosen = {*np.linspace(0, n_frames - 1, min(n_frames, FRAMES)).astype(int).tolist(), n_frames // 2}
@@ -104,13 +104,15 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         silent = silent or (values.size < frame.size and bool(np.isneginf(frame).any()))
         if values.size == 0:
             continue
-        lowest = float(values.min())
+        lowest, highest = float(values.min()), float(values.max())
         if lowest < low:
             low, at_floor = lowest, 0
+        if highest > high:
+            high, at_top = highest, 0
         at_floor += int(np.count_nonzero(values == low))
+        at_top += int(np.count_nonzero(values == high))
         origin = origin if count else lowest
         count += values.size
-        high = max(high, float(values.max()))
         whole = whole and max(abs(low), abs(high)) < 2**53 and bool(np.all(values == np.rint(values)))
         if whole and step != 1:
             step = math.gcd(step, int(np.gcd.reduce((values.astype(np.float64) - origin).astype(np.int64))))
@@ -137,7 +139,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         _speckle(samples, 0.0 if undershoots else low, high),
         (low < 0 and _oscillates(samples)) or _waves(samples),
         stored.dtype == np.int8 and _wraps(samples),
-        _apart(samples, low, high),
+        _apart(samples, {low: floor_share, high: at_top / count}),
         silent,
     )
 
@@ -213,15 +215,15 @@ def _background(samples: list[np.ndarray], low: float, high: float) -> float | N
     return float(np.median(inside))
 
 
-def _apart(samples: list[np.ndarray], low: float, high: float) -> float | None:
+def _apart(samples: list[np.ndarray], shares: dict[float, float]) -> float | None:
+    """See `Survey.apart`; ``shares`` of all values that are the lowest and the highest, by these."""
     values = np.concatenate([frame[np.isfinite(frame)] for frame in samples])
-    if high <= 0:  # decibels of nothing may lie as low as they like
+    if max(shares) <= 0:  # decibels of nothing may lie as low as they like
         return None
-    for value, share in ((low, MIN_OUTSIDE), (high, MIN_BACKGROUND)):  # few high ones may be text
-        others = values[values != value]
-        if value != 0 and 0 < others.size <= (1 - share) * values.size:
-            if np.abs(others - value).min() >= np.ptp(others) > 0:
-                return value
+    for (value, share), least in zip(shares.items(), (MIN_OUTSIDE, MIN_BACKGROUND), strict=True):
+        others = values[values != value]  # few high ones may be text
+        if value != 0 and share >= least and others.size and np.abs(others - value).min() >= np.ptp(others) > 0:
+            return value
     return None
 
 

@@ -16,7 +16,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import format_of, images_by_suffix, images_in, is_left_out, kind_of
+from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, kind_of
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.tiff import as_declared, images_declared, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
@@ -50,11 +50,11 @@ class ImageFolderScan(ImageScan):
 
     def _open(self) -> StoredCine:
         images = images_by_suffix(self.path)
-        paths = natural_order(images_in(self.path))
+        paths = natural_order(max(images.values(), key=len))
         others = {suffix: len(some) for suffix, some in images.items() if paths[0] not in some}
         told = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
         notes = (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),) if told else ()
-        self._check_names({path.suffix.lower() for path in paths}, paths)
+        self._check_names(set(paths))
         if len(paths) == 1:
             self._file = open_image(paths[0])
             stored = self._file.stored()
@@ -93,8 +93,9 @@ class ImageFolderScan(ImageScan):
             picture=picture,
         )
 
-    def _check_names(self, suffixes: set[str], images: list[Path]) -> None:
+    def _check_names(self, images: set[Path]) -> None:
         """Refuses a folder with files that are called images and are none: they are frames that were lost."""
+        suffixes = {path.suffix.lower() for path in images}
         for path in sorted(self.path.iterdir()):
             called = path.suffix.lower() in suffixes - {""} and not is_left_out(path)
             if called and path.is_file() and path not in images:
