@@ -122,7 +122,9 @@ class StoredScan(Scan):
         pictures = [self._picture(index) for index in chosen]
         notes, geometry = note_on_gaps([picture.levels for picture in pictures]), stored.geometry
         if geometry is None:
-            geometry, told = self._seek(stored, np.stack([self._whole_db(picture.levels) for picture in pictures]))
+            frames_db = np.stack([self._whole_db(picture.levels) for picture in pictures])
+            written = np.ptp(frames_db, axis=(1, 2)) > 0  # black frames would hide the fan of the others
+            geometry, told = self._seek(stored, frames_db[written] if 0 < written.mean() < 1 else frames_db)
             notes += told
             if self._lies_on_its_side:
                 pictures = [self._picture(index) for index in chosen]
