@@ -240,6 +240,13 @@ def test_nifti_with_a_time_axis_has_frame_times(tmp_path):
     np.testing.assert_allclose(cine.frame_times_s, 0.02 * np.arange(12))
 
 
+@pytest.mark.parametrize(("zooms", "unit"), [((3e-4, 2e-4, 1), "mm"), ((0.3, 0.2, 1), "meter")])
+def test_nifti_whose_spacing_is_in_another_unit_than_it_says(tmp_path, zooms, unit):
+    cine = ud.open_cine(nifti(tmp_path / "a.nii", FRAMES.transpose(2, 1, 0), zooms, (unit, "sec")))
+    assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+    assert any(note.endswith("mm apart in the file taken as 0.2 x 0.3 mm.") for note in cine.source.assumptions)
+
+
 def test_nifti_of_one_frame_of_rows_first_and_of_scaled_values(tmp_path):
     assert close(ud.open_cine(nifti(tmp_path / "a.nii", FRAMES[0].T)), FRAMES[:1])
     rows_first = nifti(tmp_path / "b.nii", FRAMES.transpose(1, 2, 0), (0.2, 0.3, 1))

@@ -70,7 +70,7 @@ def test_a_mutation_of_any_field_is_noticed(path):
 
     def nudge(file, place):
         values = file[place][...]
-        values.reshape(-1)[-1] = np.nextafter(values.reshape(-1)[-1], -np.inf)
+        values.reshape(-1)[-1] = np.nextafter(values.reshape(-1)[-1], values.dtype.type(-np.inf))
         file[place][...] = values
 
     for field in fields:

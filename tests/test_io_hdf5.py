@@ -193,6 +193,15 @@ def test_a_bad_frame_does_not_matter_where_it_is_not_read(tmp_path):
         ud.open_cine(path)
 
 
+@pytest.mark.parametrize("n_written", [1, 6])
+def test_frames_that_were_never_written_do_not_hide_the_sector(tmp_path, n_written):
+    frames = np.zeros((40, 64, 64), np.uint8)
+    frames[:n_written] = fan_frames(n_written)
+    whole, part = (ud.open_cine(write(tmp_path / "a.h5", {"x": x})) for x in (frames[:n_written], frames))
+    assert part.geometry.found_by == whole.geometry.found_by == "sector finder"
+    assert abs(part.geometry.sector.angle_max - whole.geometry.sector.angle_max) < 0.03
+
+
 def test_real_clips_are_read_with_their_sector(data_dir):
     cine = ud.open_cine(sorted((data_dir / "echo-haze").glob("*.h5"))[0])
     assert (cine.source.dataset, cine.source.units, cine.geometry.found_by) == ("cine", "8-bit", "sector finder")

@@ -66,6 +66,35 @@ def test_natural_order_counts():
     assert [path.name for path in ordered] == ["f2a.png", "f2b.png", "f9.png", "f10.png", "g1.png"]
 
 
+def test_digits_of_other_scripts_are_letters():
+    paths = [Path(n) for n in ("1²10.png", "1²9.png", "1٣6.png", "1a7.png")]
+    assert natural_order(paths) == [paths[3], paths[1], paths[0], paths[2]]
+
+
+def test_images_of_other_suffixes_are_frames_where_they_are_of_one_kind_and_else_told(tmp_path):
+    clip = folder(tmp_path / "clip", FRAMES[:8], "tif")
+    for index in range(8, 12):
+        Image.fromarray(FRAMES[index]).save(clip / f"frame-{index + 1}.tiff")
+    Image.fromarray(FRAMES[0]).save(clip / "cover.png")
+    cine = ud.open_cine(clip)
+    assert cine.frames.shape[0] == 12 and np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
+    assert "Images of other suffixes left out: 1 .png." in cine.source.assumptions
+    refused(clip, "--strict allows no guess: Images of other suffixes", strict=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", "half"])
+def test_a_frame_of_a_folder_that_is_no_image_is_not_lost(tmp_path, content):
+    clip = folder(tmp_path / "clip")
+    path, whole = clip / "frame-7.png", (clip / "frame-7.png").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    (clip / ".frame-8.png").write_bytes(b"")
+    if content == "half":
+        with pytest.raises(InputError, match=rf"^{path}: cannot be read as an image"):
+            ud.open_cine(clip)
+    else:
+        refused(clip, "frame-7.png is no image (", "expected an image, as its name says; mend it, or take it away")
+
+
 def test_a_range_of_a_folder_is_the_same_frames(tmp_path):
     path = folder(tmp_path / "clip")
     part, whole = ud.open_cine(path, frames=slice(3, 7)), ud.open_cine(path)

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames, write
+from _scans import fan_frames, refused, write
 
 import usdehaze as ud
 from usdehaze.errors import InputError
@@ -171,6 +171,15 @@ def test_a_real_and_an_imaginary_dataset_are_iq_together(tmp_path, names):
     assert cine.source.layout == "I/Q in two datasets"
 
 
+def test_an_image_beside_iq_is_not_passed_over(tmp_path):
+    real, imaginary = np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype(np.float32)
+    parts = {"iq/real": real, "iq/imag": imaginary, "mask": fan_frames(3), "x": np.ones((64, 64))}
+    assert ud.open_cine(write(tmp_path / "a.h5", parts)).source.units == "I/Q"
+    path = write(tmp_path / "b.h5", {**parts, "bmode": fan_frames(3)})
+    refused(path, "iq/real and iq/imag could be the frames as I/Q, and so could others: bmode (3, 64, 64) uint8")
+    assert [ud.open_cine(path, dataset=name).source.units for name in ("iq/real", "bmode")] == ["I/Q", "8-bit"]
+
+
 def test_cubdl_keeps_its_beamformed_iq_lines_first_beside_channel_data(tmp_path):
     rng = np.random.default_rng(0)
     real, imaginary = rng.normal(size=(2, 64, 40)).astype(np.float32)
@@ -221,3 +230,11 @@ def test_a_dataset_that_changes_more_along_time_than_along_depth_is_still_frames
 def test_fans_of_noise_keep_their_usual_order(tmp_path):
     with h5py.File(write(tmp_path / "a.h5", {"x": fan_frames(40)}), "r") as file:
         assert rules.find_axes(file["x"])[0]["T"] == 0
+
+
+@pytest.mark.parametrize(("n_written", "fill"), [(20, np.nan), (5, np.nan), (5, -60), (1, -60)])
+def test_frames_that_were_never_written_are_no_rows_that_are_alike(tmp_path, n_written, fill):
+    frames = np.full((40, 64, 64), fill, np.float32)
+    frames[:n_written] = fan_frames(n_written) / 255 * 60 - 60
+    with h5py.File(write(tmp_path / "a.h5", {"x": frames}), "r") as file:
+        assert rules.find_axes(file["x"])[0] == {"T": 0, "H": 1, "W": 2}

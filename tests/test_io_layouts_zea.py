@@ -54,6 +54,9 @@ def test_two_channels_are_iq_and_their_magnitude_is_the_envelope(tmp_path):
     stored = np.stack([values.real, values.imag], axis=-1)
     cine = ud.open_cine(zea_file(tmp_path / "a.hdf5", "beamformed_data", stored))
     assert np.abs(cine.frames - log_compress(np.abs(values), 60)).max() < 1e-3
+    grid = {"data/beamformed_data/coordinates": polar_grid()[:, :, None]}  # with an axis across the image, of length 1
+    flat = ud.open_cine(zea_file(tmp_path / "b.hdf5", "beamformed_data", stored[:, :, :, None], root="", **grid))
+    assert np.array_equal(flat.frames, cine.frames) and np.allclose(flat.geometry.depths_m, DEPTHS, atol=1e-7)
 
 
 def test_one_channel_is_rf_and_its_envelope_is_that_of_the_analytic_signal(tmp_path):
@@ -94,6 +97,10 @@ def test_times_come_from_timestamps_or_from_the_time_between_transmits(tmp_path)
     extra = {"scan/time_to_next_transmit": np.full((3, 4), 0.01)}
     cine = ud.open_cine(zea_file(tmp_path / "b.hdf5", "image", fan_frames(3), root="", **extra))
     assert np.allclose(cine.frame_times_s, [0, 0.04, 0.08])
+    extra = {"data/image/timestamps": np.array([0, np.nan, 0.3], np.float32)}
+    cine = ud.open_cine(zea_file(tmp_path / "c.hdf5", "image", fan_frames(3), root="", **extra))
+    assert cine.frame_times_s is None and "No frame times in the file." not in cine.source.assumptions
+    assert any("they were not used" in note for note in cine.source.assumptions)
 
 
 @pytest.mark.parametrize("apex", [(0.0, 0.0), (0.01, -0.02)], ids=["apex at 0", "apex behind a curved probe"])
@@ -169,3 +176,10 @@ def test_raw_data_alone_are_refused_with_advice(tmp_path):
 def test_a_volume_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"shape \(2, 40, 32, 9\); expected 2-D frames"):
         ud.open_cine(zea_file(tmp_path / "a.hdf5", "image", np.zeros((2, 40, 32, 9), np.float32)))
+
+
+def test_a_grid_in_mm_is_taken_as_one_and_said(tmp_path):
+    extra = {"data/image/coordinates": 1000 * polar_grid()}
+    cine = ud.open_cine(zea_file(tmp_path / "a.hdf5", "image", fan_frames(3, 40, 32), root="", **extra))
+    assert np.allclose(cine.geometry.depths_m, DEPTHS, atol=1e-6)
+    assert "Depths 2308 mm apart in the file taken as 2.308 mm." in cine.source.assumptions

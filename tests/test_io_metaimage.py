@@ -1,8 +1,10 @@
 """MetaImages with their values beside them, sequences of PLUS, and ITK's HDF5."""
 
+import gzip
 import zlib
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 from _scans import fan_frames, refused
@@ -111,7 +113,17 @@ def test_times_that_fall_or_are_missing_are_left_out(tmp_path):
     assert ud.open_cine(plus(tmp_path / "a.mha", 12, stamps=False)).frame_times_s is None
     path = plus(tmp_path / "b.mha", 12)
     path.write_bytes(path.read_bytes().replace(b"Frame0007_Timestamp = 1", b"Frame0007_Timestamp = 0"))
-    assert ud.open_cine(path).frame_times_s is None
+    cine = ud.open_cine(path)
+    assert cine.frame_times_s is None
+    assert [note for note in cine.source.assumptions if "frame times" in note.lower()] == [
+        "The frame times in the file fall, or are not one a frame: they were not used."
+    ]
+
+
+def test_two_frames_of_one_time_do_not_lose_all_times(tmp_path):
+    path = plus(tmp_path / "a.mha", 12)
+    path.write_bytes(path.read_bytes().replace(b"Timestamp = 10.100000", b"Timestamp = 10.050000"))
+    np.testing.assert_allclose(ud.open_cine(path).frame_times_s[:4], [10, 10.05, 10.05, 10.15])
 
 
 @pytest.mark.parametrize(("orientation", "turn"), [("MN", "flip"), ("UF", ""), ("FM", "T"), ("NM", "T flip")])
@@ -159,3 +171,36 @@ def test_itk_s_hdf5_whose_axes_are_told_or_whose_spacing_is_unset(tmp_path):
     assert ud.open_cine(itk(tmp_path / "b.h5", FRAMES, (1, 1, 1))).geometry.spacing_m is None
     assert ud.open_cine(itk(tmp_path / "c.h5", FRAMES, (0.3, np.nan, 1))).geometry.spacing_m is None
     refused(itk(tmp_path / "d.h5", np.zeros((3, 4, 32, 32), np.uint8), (1, 1, 1, 1)), "a volume over time")
+
+
+def test_frames_along_another_axis_than_the_third_are_no_rows(tmp_path):
+    still = np.repeat(FRAMES[:1], 12, axis=0)
+    for stored in (still.transpose(1, 2, 0), still.transpose(1, 0, 2)):
+        stored = np.ascontiguousarray(stored)
+        advice = "which they are with Kinds = domain domain list in the header"
+        refused(mha(tmp_path / "a.mha", stored), "frames seem to lie along another axis than the third", advice)
+        refused(itk(tmp_path / "a.h5", stored, (1, 1, 1)), "frames seem to lie along another axis", "with --axes")
+        nibabel.save(nibabel.Nifti1Image(stored.T, np.eye(4)), tmp_path / "a.nii")
+        refused(tmp_path / "a.nii", "frames seem to lie along another axis", "with --axes")
+        said = mha(tmp_path / "b.mha", stored, header={"Kinds": "domain domain list"}.items())
+        assert ud.open_cine(said, rectangle=True).frames.shape == stored.shape
+
+
+def test_headers_and_streams_of_any_kind_that_itk_reads(tmp_path):
+    packed = mha(
+        tmp_path / "a.mha", FRAMES, data=gzip.compress(FRAMES.tobytes()), header={"CompressedData": "True"}.items()
+    )
+    content = packed.read_bytes()
+    for first in (b"", b"CompressedData = False\n", b"Comment = made by hand\r\n"):
+        packed.write_bytes(first + content)
+        assert close(ud.open_cine(packed))
+    for unit, spacing in (("cm", "0.03 0.02 1"), ("um", "300 200 1"), ("?", "0.3 0.2 1")):
+        header = {"DistanceUnits": unit, "ElementSpacing": spacing}
+        cine = ud.open_cine(mha(tmp_path / "b.mha", FRAMES, header=header.items()))
+        assert cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
+
+
+def test_a_volume_in_a_sequence_of_one_is_said_to_be_taken_as_frames(tmp_path):
+    header = {"NDims": "4", "DimSize": "80 72 12 1", "Kinds": "domain domain domain list"}
+    cine = ud.open_cine(mha(tmp_path / "a.mha", FRAMES, header=header.items()))
+    assert close(cine) and "The third axis taken as frames." in cine.source.assumptions

@@ -16,6 +16,8 @@ def test_what_is_not_hdf5(tmp_path):
     refused(tmp_path, "is a folder")
     for name, content, found in (
         ("text.h5", b"no scan at all", "is no scan (unknown content)"),
+        ("a.seq.nrrd", b"NRRD0004\ntype: uint8\n", "is no scan (NRRD, which is not read); expected"),
+        ("a.nc", b"CDF\1\0\0\0\0", "is no scan (netCDF 3, which is not read; netCDF 4 is HDF5)"),
         ("empty.h5", b"", "is no scan (empty)"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -119,6 +121,13 @@ def test_links_and_storage_that_lead_out_of_the_file_are_not_followed(tmp_path):
     with h5py.File(tmp_path / "links.h5", "w") as file:
         file["out"] = h5py.ExternalLink(str(secret), "/x")
     refused(tmp_path / "links.h5", "no numeric dataset that could be frames", "links are not followed (out)")
+
+
+def test_names_that_are_no_text_are_no_links(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        space = h5py.h5s.create_simple((16, 16))
+        h5py.h5d.create(file.id, "séquence".encode("latin-1"), h5py.h5t.NATIVE_UINT8, space)
+    refused(tmp_path / "a.h5", "names that are not UTF-8 are not read, rename them (s\ufffdquence)")
 
 
 def test_links_that_go_round_in_circles_end(tmp_path):

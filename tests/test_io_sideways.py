@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from _scans import in_db, speckled_fan, write
+from _scans import in_db, refused, speckled_fan, write
 
 from usdehaze.io import open_cine, open_scan
 from usdehaze.notes import Guess
@@ -56,6 +56,14 @@ def test_a_tinted_still_is_no_cine_of_three_frames(tmp_path):
     grey = CINE[0]
     tinted = np.stack([grey, np.where(grey > 0, grey // 2 + 40, 0), grey // 3], axis=2).astype(np.uint8)
     assert len(open_cine(write(tmp_path / "a.h5", {"x": tinted})).frames) == 1
+
+
+@pytest.mark.parametrize("n_slices", [3, 4])
+@pytest.mark.parametrize("last", [False, True])
+def test_slices_of_a_volume_are_no_colours(tmp_path, n_slices, last):
+    slices = np.stack([np.rint(255 * (in_db(speckled_fan(6, seed=s)) / 60 + 1)) for s in range(n_slices)], axis=1)
+    stored = (np.moveaxis(slices, 1, -1) if last else slices).astype(np.uint8)
+    refused(write(tmp_path / "a.h5", {"x": stored}), f"has shape {stored.shape}; expected frames (T, H, W) or (H, W)")
 
 
 def test_axes_that_are_asked_for_are_not_tried(tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from _scans import refused
 from PIL import Image
+from PIL.TiffImagePlugin import AppendingTiffWriter
 from test_io_images import FRAMES, grey
 
 TURNS = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_90", "TRANSVERSE", "ROTATE_270")
@@ -59,6 +60,29 @@ def test_a_tiff_of_several_images_with_one_directory_is_refused(tmp_path, said):
     path = tiff(tmp_path / "a.tif", FRAMES[0], behind=FRAMES[1:5].tobytes(), t270=said)
     refused(path, "a TIFF of 5 images with a directory for 1", "save it as a folder of images")
     assert np.array_equal(grey(tiff(tmp_path / "b.tif", FRAMES[0], t270=said))[0], FRAMES[0])  # one taken out of them
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("ImageJ=1.54\nimages=12\nchannels=2\nframes=6\nhyperstack=true\n", "2 channels x 6 frames"),
+        ("ImageJ=1.54\nimages=12\nslices=3\nframes=4\n", "3 slices x 4 frames"),
+        ('<?xml version="1.0"?><OME><Image><Pixels ID="0" SizeT="6" SizeC="2" SizeZ="1"/></Image></OME>', "2 channels"),
+        (json.dumps({"shape": [4, 3, 72, 80]}), "4 along axis 0 x 3 along axis 1"),
+        (json.dumps({"shape": [12, 72, 80, 1]}), None),
+        ("ImageJ=1.54\nimages=12\nchannels=12\n", None),  # as old versions of tifffile call frames
+        ('<OME><Image><Pixels SizeC="1" SizeZ="12" SizeT="1"></Pixels></Image></OME>', None),
+    ],
+)
+def test_a_tiff_of_several_channels_and_times_is_no_cine(tmp_path, said, found):
+    with AppendingTiffWriter(tmp_path / "a.tif") as file:
+        for index, frame in enumerate(FRAMES):
+            Image.fromarray(frame).save(file, "TIFF", tiffinfo={} if index else {270: said})
+            file.newFrame()
+    if found is not None:
+        refused(tmp_path / "a.tif", f"a TIFF of {found}", "save one channel, or one slice, of it")
+    else:
+        assert np.array_equal(grey(tmp_path / "a.tif"), FRAMES)
 
 
 def test_a_bigtiff_is_a_tiff(tmp_path):

@@ -118,6 +118,20 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
+def test_envelopes_in_integers_of_more_than_16_bits_are_envelopes(tmp_path):
+    cine = read(tmp_path, np.rint(1e6 * ECHOES).astype(np.int32))
+    assert cine.source.units == "envelope" and off(cine, DB) < 0.01
+    with pytest.raises(InputError, match=r"integers up to 100000; expected .* 16 bits; say what they are with --units"):
+        read(tmp_path, np.rint(1e5 * LEVEL).astype(np.int32))
+
+
+@pytest.mark.parametrize("middle", [2048, 300, -500])
+def test_rf_about_another_value_than_0_is_refused_too(tmp_path, middle):
+    carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
+    with pytest.raises(InputError, match="RF and channel data must be beamformed first"):
+        read(tmp_path, np.rint(middle + 2000 * ECHOES * carrier).astype(np.int16))
+
+
 @pytest.mark.parametrize(
     ("inside", "expected"),
     [(DB, DB), (LEVEL, DB), (LEVEL * 255, DB), (ECHOES, DB)],
@@ -181,6 +195,49 @@ def test_negative_values_over_more_than_any_scanner_shows_are_decibels_by_their_
     assert off(read(tmp_path, tenths, units="grey", levels=(-600, 0)), DB) < 0.06
 
 
+@pytest.mark.parametrize(
+    ("stored", "missing"),
+    [
+        *(((GREY / 255).astype("f4"), value) for value in (-1, -9999, 1e20)),
+        *((GREY.astype("i2"), value) for value in (-32768, 32767)),
+        ((16 * GREY.astype("u2")), 65535),
+        (DB.astype("f4"), 9999),
+        (ECHOES.astype("f4"), -1),
+    ],
+)
+def test_background_far_from_all_other_values_is_no_value(tmp_path, stored, missing):
+    cine = read(tmp_path, np.where((GREY == 0).all(axis=0), stored.dtype.type(missing), stored))
+    assert off(cine, GREY_DB) < STEP_DB
+    assert "far from all others, taken as missing" in " ".join(cine.source.assumptions)
+
+
+@pytest.mark.parametrize("full_scale", [1, 30, 30_000])
+def test_the_logarithm_of_no_echo_tells_decibels_above_any_zero(tmp_path, full_scale):
+    with np.errstate(divide="ignore"):
+        db, bel = 20 * np.log10(full_scale * ECHOES), np.log10(full_scale * ECHOES)
+    assert off(read(tmp_path, db), DB) < 1e-3
+    with pytest.raises(InputError, match=r"holds -inf beside values from .*, which are no decibels; .* 20 log10"):
+        read(tmp_path, bel)
+
+
+def test_a_background_that_is_said_to_be_a_level_is_one(tmp_path):
+    stored = np.where((GREY == 0).all(axis=0), 65535, GREY.astype(np.uint16))
+    assert off(read(tmp_path, stored, levels=(0, 65535), rectangle=True), stored / 65535 * 60 - 60) < 1e-3
+    assert off(read(tmp_path, stored, levels=(0, 255)), GREY_DB) < STEP_DB
+
+
+def test_a_frame_that_was_never_written_is_no_value(tmp_path):
+    stored, expected = np.tile(GREY / 255, (20, 1, 1)).astype("f4"), np.tile(GREY_DB, (20, 1, 1))
+    stored[3], expected[3] = -9999, -60  # none of those that are looked at
+    assert off(read(tmp_path, stored), expected) < STEP_DB
+
+
+def test_a_tile_that_was_never_written_is_no_value(tmp_path):
+    stored, expected = (GREY / 255).astype("f4"), GREY_DB.copy()
+    stored[0, 40:56, 50:66], expected[0, 40:56, 50:66] = -9999, -60
+    assert off(read(tmp_path, stored), expected) < STEP_DB
+
+
 def packed(tmp_path, stored, **attributes):
     path = write(tmp_path / "a.h5", {"x": stored})
     with h5py.File(path, "r+") as file:
@@ -198,6 +255,19 @@ def test_values_packed_as_netcdf_packs_them_are_unpacked(tmp_path):
     )
     frames_last = open_cine(packed(tmp_path, stored.transpose(1, 2, 0), scale_factor=0.1, add_offset=-30.0))
     assert len(frames_last.frames) == 2 and off(frames_last, DB) < 0.06
+
+
+@pytest.mark.parametrize("dtype", ["i1", ">i2"])
+def test_values_that_netcdf_calls_unsigned_have_no_sign(tmp_path, dtype):
+    stored = (GREY * np.uint16(257 if dtype == ">i2" else 1)).astype(dtype.replace("i", "u")).view(dtype)
+    cine = open_cine(packed(tmp_path, stored, _Unsigned="true"))
+    assert (
+        off(cine, GREY_DB) < 1e-4
+        and cine.source.assumptions[0] == "Stored values taken as unsigned, as _Unsigned says."
+    )
+    scale = 60 / (65535 if dtype == ">i2" else 255)
+    cine = open_cine(packed(tmp_path, stored, _Unsigned="true", scale_factor=scale, add_offset=-60.0))
+    assert cine.source.units == "dB" and off(cine, GREY_DB) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["_FillValue", "missing_value"])

@@ -12,13 +12,12 @@ from usdehaze.cine import Cartesian, Polar
 from usdehaze.io.detect import RESULT_SUFFIX, RESULT_SUFFIXES, REVIEW_SUFFIX
 from usdehaze.io.digest import ATTRIBUTE, digest_of
 from usdehaze.io.hdf5.access import attribute, hdf5_errors, open_h5
+from usdehaze.io.limits import DEEPEST_M, SPACINGS_M
 from usdehaze.io.result import OpenResult, expected_for, open_result
 from usdehaze.io.runs import of_several_runs, run_of
 
 TOLERANCE_DB = 1e-3
 DYNAMIC_RANGES_DB = (10.0, 200.0)
-SPACINGS_M = (1e-6, 0.02)  # of pixels and of depths
-DEEPEST_M = 1.0
 
 
 def doubts_of(path: str | os.PathLike[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,10 +27,19 @@ START_BYTES = 132  # of a file that its signature is looked for in
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", *_TIFF_SIGNATURES)  # PNG, JPEG, BMP, TIFF
+_META_IMAGE = re.compile(rb"(\w+ *= *[^\n]*\n)*(ObjectType|NDims)\b")  # whichever of its lines comes first
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
 _DIRECTORY = b"\2\0\2\0UI\x14\x001.2.840.10008.1.3.10"  # Media Storage SOP Class UID of a DICOMDIR
+_FOREIGN = {  # formats of images that are not read: to be converted
+    re.compile(rb"NRRD\d{4}"): "NRRD, which is not read",
+    re.compile(rb"CDF[\1\2\5]"): "netCDF 3, which is not read; netCDF 4 is HDF5",
+    re.compile(rb"RIFF.{4}WEBP", re.DOTALL): "WebP, which is not read",
+    re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
+    re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
+}
+_SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 _DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
 
 
@@ -145,7 +155,7 @@ DICOM = FileFormat(
 )
 META_IMAGE = FileFormat(
     name="MetaImage",
-    signature=lambda path, start: start.startswith((b"ObjectType", b"NDims")),
+    signature=lambda path, start: _META_IMAGE.match(start) is not None,
     open_scan=lazily("usdehaze.io.images.read", "ImageScan"),
     open_image=lazily("usdehaze.io.images.metaimage", "MetaImage"),
     is_alone=lazily("usdehaze.io.images.metaimage", "is_stack"),
@@ -241,7 +251,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         return found.name
     if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
         return "perhaps a DICOM data set, but without the header of a DICOM file"
-    return "unknown content" if start else "empty"
+    foreign = next((name for signature, name in _FOREIGN.items() if signature.match(start)), "unknown content")
+    return foreign if start else "empty"
 
 
 def _look(path: Path) -> tuple[FileFormat | None, bytes]:
@@ -279,10 +290,21 @@ def parts_of(path: str | os.PathLike[str]) -> list[Path]:
 
 def images_in(folder: str | os.PathLike[str]) -> list[Path]:
     """Images directly in a folder, without hidden files and previews; of several suffixes, those of the commonest."""
+    return max(images_by_suffix(folder).values(), key=len, default=[])
+
+
+def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """The same of every suffix, by its usual form in lower case."""
     images: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).iterdir()):
-        if not path.name.startswith(".") and ".dehazed." not in path.name and path.is_file():
+        if not is_left_out(path) and path.is_file():
             with suppress(InputError):
                 if (found := format_of(path)) is not None and found.open_image is not None:
-                    images.setdefault(path.suffix.lower(), []).append(path)
-    return max(images.values(), key=len, default=[])
+                    suffix = path.suffix.lower()
+                    images.setdefault(_SUFFIXES.get(suffix, suffix), []).append(path)
+    return images
+
+
+def is_left_out(path: Path) -> bool:
+    """Whether a file among images is none of them by its name: hidden, or a preview."""
+    return path.name.startswith(".") or ".dehazed." in path.name

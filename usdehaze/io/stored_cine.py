@@ -8,8 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from usdehaze.cine import Geometry
+from usdehaze.cine import Geometry, Polar
+from usdehaze.io.limits import DEEPEST_M, SPACINGS_M
 from usdehaze.io.picture import Picture
+from usdehaze.notes import Guess
+
+TIMES_UNUSED = "The frame times in the file fall, or are not one a frame: they were not used."
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,26 @@ def turned(stored: StoredCine) -> StoredCine:
         spacing_m=stored.spacing_m and stored.spacing_m[::-1],
         origin_m=stored.origin_m[::-1],
     )
+
+
+def in_metres(stored: StoredCine) -> StoredCine:
+    """Frames whose grid is given in mm where m are meant, or m for mm, told by pixels as no probe has them."""
+    polar = stored.geometry if isinstance(stored.geometry, Polar) else None
+    pitches = stored.spacing_m if polar is None else (float(np.diff(polar.depths_m).mean()),)
+    if pitches is None:
+        return stored
+    largest = max(side * pitch for side, pitch in zip(stored.shape[1:], pitches, strict=False))
+    factor = 1e-3 if largest > DEEPEST_M else 1e3 if min(pitches) < SPACINGS_M[0] else 1
+    if factor == 1 or not all(SPACINGS_M[0] <= factor * pitch <= SPACINGS_M[1] for pitch in pitches):
+        return stored
+    before, after = (" x ".join(f"{1e3 * by * pitch:.4g}" for pitch in pitches) for by in (1, factor))
+    what, advice = ("Depths" if polar else "Pixels"), "a grid in the unit that it says"
+    notes = (*stored.assumptions, Guess(f"{what} {before} mm apart in the file taken as {after} mm.", advice))
+    if polar is not None:
+        return replace(stored, geometry=Polar(factor * polar.depths_m, polar.angles_rad), assumptions=notes)
+    scaled = (tuple(factor * length for length in lengths) for lengths in (pitches, stored.origin_m))
+    (row_m, column_m), (z_m, x_m) = scaled
+    return replace(stored, spacing_m=(row_m, column_m), origin_m=(z_m, x_m), assumptions=notes)
 
 
 def from_rf(stored: StoredCine) -> StoredCine:

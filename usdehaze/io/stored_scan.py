@@ -26,7 +26,7 @@ from usdehaze.io.names import readable
 from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
-from usdehaze.io.stored_cine import StoredCine, turned
+from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, in_metres, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, look_at
@@ -78,7 +78,7 @@ class StoredScan(Scan):
                 self.geometry, notes = self._find_geometry(stored)
                 self.shape = self._opened().shape[1:]
             notes = self._scale.assumptions + notes
-            if stored.frame_times_s is None and stored.shape[0] > 1:
+            if stored.frame_times_s is None and stored.shape[0] > 1 and TIMES_UNUSED not in notes:
                 notes += ("No frame times in the file.",)
             if reading.strict:
                 refuse_guesses(notes, path)
@@ -122,7 +122,9 @@ class StoredScan(Scan):
         pictures = [self._picture(index) for index in chosen]
         notes, geometry = note_on_gaps([picture.levels for picture in pictures]), stored.geometry
         if geometry is None:
-            geometry, told = self._seek(stored, np.stack([self._whole_db(picture.levels) for picture in pictures]))
+            frames_db = np.stack([self._whole_db(picture.levels) for picture in pictures])
+            written = np.ptp(frames_db, axis=(1, 2)) > 0  # black frames would hide the fan of the others
+            geometry, told = self._seek(stored, frames_db[written] if 0 < written.mean() < 1 else frames_db)
             notes += told
             if self._lies_on_its_side:
                 pictures = [self._picture(index) for index in chosen]
@@ -277,7 +279,8 @@ class StoredScan(Scan):
         if self._stored is None or self._opened_by != os.getpid():
             self._opened_by = os.getpid()
             with spending(self.path), self._errors():
-                self._stored = turned(self._open()) if self._lies_on_its_side else self._open()
+                stored = in_metres(self._open())
+                self._stored = turned(stored) if self._lies_on_its_side else stored
                 check_frames(self._stored.shape, self.path)
         return self._stored
 

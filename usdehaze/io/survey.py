@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from usdehaze.errors import InputError
+from usdehaze.io.gaps import MIN_OUTSIDE
 from usdehaze.io.names import called
 from usdehaze.io.stored_cine import StoredCine
 
@@ -19,6 +20,9 @@ MIN_BACKGROUND = 0.05  # share of the pixels
 MIN_BLOCKS = 16
 RINGING = 0.25  # of the largest value: how far resampling may shoot below 0
 DARK = 0.02  # of the range: too dark to judge speckle by
+WAVE_PIXELS = 512  # sides of what waves are sought in
+MOST_LAG = 32  # pixels of half a wave
+HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -55,7 +59,11 @@ class Survey:
         variation: see `speckle_variation`; of the middle frame.
         speckle: see `Speckle`.
         wraps: bytes are smoother without their sign.
-        oscillates: it looks like beamformed RF: about zero everywhere, however bright.
+        oscillates: it looks like beamformed RF: about zero everywhere, however bright, or about another value from
+            wave to wave.
+        apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
+            are from each other, or further.
+        silent: there is -inf, the logarithm of no echo.
     """
 
     low: float
@@ -69,6 +77,8 @@ class Survey:
     speckle: Speckle = field(default_factory=Speckle)
     oscillates: bool = False
     wraps: bool = False
+    apart: float | None = None
+    silent: bool = False
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -83,23 +93,26 @@ def look_over(stored: StoredCine, path: object) -> Survey:
     Raises:
         InputError: no finite value.
     """
-    low, high, whole, at_floor, count, step = math.inf, -math.inf, True, 0, 0, 0
-    variation, samples = math.nan, []
+    low, high, whole, at_floor, at_top, count, step = math.inf, -math.inf, True, 0, 0, 0, 0
+    variation, samples, silent = math.nan, [], False
     n_frames, origin = stored.shape[0], 0.0
     chosen = {*np.linspace(0, n_frames - 1, min(n_frames, FRAMES)).astype(int).tolist(), n_frames // 2}
     for index in range(n_frames):
         frame = stored.read(index)
         frame = np.abs(frame) if stored.dtype.kind == "c" else frame
         values = frame[np.isfinite(frame)]
+        silent = silent or (values.size < frame.size and bool(np.isneginf(frame).any()))
         if values.size == 0:
             continue
-        lowest = float(values.min())
+        lowest, highest = float(values.min()), float(values.max())
         if lowest < low:
             low, at_floor = lowest, 0
+        if highest > high:
+            high, at_top = highest, 0
         at_floor += int(np.count_nonzero(values == low))
+        at_top += int(np.count_nonzero(values == high))
         origin = origin if count else lowest
         count += values.size
-        high = max(high, float(values.max()))
         whole = whole and max(abs(low), abs(high)) < 2**53 and bool(np.all(values == np.rint(values)))
         if whole and step != 1:
             step = math.gcd(step, int(np.gcd.reduce((values.astype(np.float64) - origin).astype(np.int64))))
@@ -124,8 +137,10 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         background,
         math.nan if undershoots else variation,
         _speckle(samples, 0.0 if undershoots else low, high),
-        _oscillates(samples),
+        (low < 0 and _oscillates(samples)) or _waves(samples),
         stored.dtype == np.int8 and _wraps(samples),
+        _apart(samples, {low: floor_share, high: at_top / count}),
+        silent,
     )
 
 
@@ -200,6 +215,18 @@ def _background(samples: list[np.ndarray], low: float, high: float) -> float | N
     return float(np.median(inside))
 
 
+def _apart(samples: list[np.ndarray], shares: dict[float, float]) -> float | None:
+    """See `Survey.apart`; ``shares`` of all values that are the lowest and the highest, by these."""
+    values = np.concatenate([frame[np.isfinite(frame)] for frame in samples])
+    if max(shares) <= 0:  # decibels of nothing may lie as low as they like
+        return None
+    for (value, share), least in zip(shares.items(), (MIN_OUTSIDE, MIN_BACKGROUND), strict=True):
+        others = values[values != value]  # few high ones may be text
+        if value != 0 and share >= least and others.size and np.abs(others - value).min() >= np.ptp(others) > 0:
+            return value
+    return None
+
+
 def _undershoots(samples: list[np.ndarray], low: float, high: float, background: float | None) -> bool:
     if not 0 < -low <= RINGING * high:
         return False
@@ -246,3 +273,17 @@ def _oscillates(samples: list[np.ndarray]) -> bool:
     if len(blocks) == 0:
         return False
     return float(np.quantile(np.abs(blocks.mean(axis=1)) / deviation, 0.8)) < 0.5
+
+
+def _waves(samples: list[np.ndarray]) -> bool:
+    """Whether values lie about their median everywhere, and on its other side half a wave on, as speckle does not."""
+    middle = float(np.median(np.concatenate([frame[np.isfinite(frame)] for frame in samples])))
+    samples = [frame - middle for frame in samples]
+    if not _oscillates(samples):
+        return False
+    frame = np.nan_to_num(samples[0][:WAVE_PIXELS, :WAVE_PIXELS])
+    return any(
+        float((frame[lag:] * frame[:-lag]).mean()) < -HALF_WAVE * float((frame**2).mean())
+        for frame in (frame, frame.T)
+        for lag in range(1, min(MOST_LAG, len(frame) - 1))
+    )

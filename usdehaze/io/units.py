@@ -9,10 +9,11 @@ stored values                        taken as
 complex                              I/Q; its envelope, 0 dB at the largest value of the dataset
 uint8                                "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
 all <= 0, over 15 or more            dB, over more than 120 by their speckle alone; ``-inf`` is the floor
+-inf beside 20 or more               dB
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
 anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
-both signs about zero                refused: RF lines
+both signs, or waves, about a value  refused: RF lines
 ===================================  ==================================================================================
 """
 
@@ -40,6 +41,7 @@ ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
+_NO_VALUE = "NaN where there is no value"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class DecibelScale:
         full_scale: stored value at 0 dB.
         black: stored value at the floor; of grey levels.
         unsigned: stored bytes have no sign, although their type has.
+        missing: stored value that stands for none and becomes the floor, or None.
         assumptions: what was assumed to get here, one sentence each.
     """
 
@@ -60,6 +63,7 @@ class DecibelScale:
     full_scale: float
     black: float = 0.0
     unsigned: bool = False
+    missing: float | None = None
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -79,6 +83,8 @@ class DecibelScale:
 
     def to_db(self, stored: np.ndarray) -> np.ndarray:
         """``(H, W)`` stored values to float32 dB in ``[-dynamic_range_db, 0]``."""
+        if self.missing is not None:
+            stored = np.where(stored == self.missing, self.floor, stored)
         if self.unsigned:
             stored = stored.astype(np.uint8)
         if self.units == "dB":
@@ -115,6 +121,12 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
         units = "8-bit"
     if known is None and (units not in ("8-bit", "dB") or (units == "dB" and (range_db is None or asked))):
         survey = look_over(stored, path)
+    missing = None if survey is None else survey.apart
+    if missing is not None and reading.levels and min(reading.levels) <= missing <= max(reading.levels):
+        missing = None  # somebody says that it is a level
+    if missing is not None:
+        notes.append(Guess(f"Values of {missing:g}, far from all others, taken as missing: the floor.", _NO_VALUE))
+        survey = look_over(_without(stored, missing), path)
     unsigned = units != "dB" and survey is not None and _has_lost_its_sign(stored.dtype, survey)
     if unsigned:
         units, survey = "8-bit", None
@@ -135,7 +147,17 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if range_db is None:
         range_db, note = _dynamic_range(units, survey, levels)
         notes.append(Guess(note, "--dynamic-range"))
-    return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, tuple(notes))
+    return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, missing, tuple(notes))
+
+
+def _without(stored: StoredCine, missing: float) -> StoredCine:
+    """Frames in double precision, NaN where a value is missing."""
+
+    def read(index: int) -> np.ndarray:
+        values = stored.read(index)
+        return np.where(values == missing, np.nan, values.astype(np.float64))
+
+    return replace(stored, read=read)
 
 
 def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
@@ -152,15 +174,23 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at most {MAX_DB:g} dB",
             "say --units dB, or --units grey with --levels BLACK:WHITE",
         )
-    if low < 0 < high and _is_rf(survey):
+    if survey.silent:
+        if high - low >= MIN_DB and survey.speckle.deviation < SPECKLE_DB * 1.5:
+            return "dB", f"Values from {low:g} to {high:g} beside -inf taken as dB."
         raise InputError(
             path,
-            f"{called(stored.dataset)} holds values of both signs, {low:g} to {high:g}",
+            f"{called(stored.dataset)} holds -inf beside values from {low:g} to {high:g}, which are no decibels",
+            f"decibels over at least {MIN_DB:g} dB",
+            "store 20 log10 of the envelope, or NaN where there is no value",
+        )
+    if survey.oscillates or (low < 0 < high and _is_rf(survey)):
+        of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
+        raise InputError(
+            path,
+            f"{called(stored.dataset)} holds {of_rf}, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
             "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
         )
-    if stored.dtype.kind in "ui" and high > LARGEST_GREY:
-        raise InputError(path, f"integers up to {high:g}", "grey levels of at most 16 bits")
     where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
     if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
         speckle = survey.speckle
@@ -170,6 +200,10 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
         if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
             return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
+    if stored.dtype.kind in "ui" and high > LARGEST_GREY:
+        raise InputError(
+            path, f"integers up to {high:g}", "grey levels of at most 16 bits", "say what they are with --units"
+        )
     if _is_above_a_floor(stored.dtype, survey):
         return "dB", f"Values from {low:g} to {high:g} taken as dB above a floor."
     if survey.whole:
@@ -185,8 +219,6 @@ def _has_lost_its_sign(dtype: np.dtype, survey: Survey) -> bool:
 
 def _is_rf(survey: Survey) -> bool:
     """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
-    if survey.oscillates:
-        return True
     if survey.background is not None or survey.whole or survey.undershoots:
         return False
     symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images

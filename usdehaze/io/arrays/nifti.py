@@ -19,11 +19,10 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import check_array
 from usdehaze.io.decoding import decoding
-from usdehaze.io.hdf5.layouts.axes import frames_of
+from usdehaze.io.hdf5.layouts.axes import frames_of, third_axis
 from usdehaze.io.limits import MIN_SIDE, check_frame
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
-from usdehaze.notes import Guess
 
 _MAX_OFFSET = 2**24  # bytes of header and extensions before the values
 _MOST_COMPRESSED = 1032  # what gzip can reach
@@ -56,7 +55,7 @@ class NiftiScan(StoredScan):
         cine = frames_of(values, self.path, "NIfTI", letters)
         notes = cine.assumptions
         if len(pixels) == 3 and not self.reading.axes and pixels[2] != _TIME:
-            notes += (Guess("The third axis taken as frames.", "--axes"),)
+            notes += (third_axis(cine, self.path, "--axes"),)
         times = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else None
         spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
         guessed = "" if self.reading.axes else letters

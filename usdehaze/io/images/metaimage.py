@@ -7,19 +7,21 @@ beside it.
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from usdehaze.errors import InputError
+from usdehaze.io.hdf5.layouts.axes import third_axis
 from usdehaze.io.images.metaimage_header import read_header
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
-from usdehaze.io.stored_cine import StoredCine
-from usdehaze.notes import Guess
+from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine
 
 _READ_BYTES = 2**20
+_ANY_HEADER = 32  # of zlib or gzip, as ITK reads both
 _MOST_COMPRESSED = 1032  # what zlib can reach
 
 
@@ -62,14 +64,14 @@ class MetaImage:
     def stored(self) -> StoredCine:
         """The frames, with what the header says about them."""
         header, notes = self.header, tuple[str, ...]()
-        if self.n_frames > 1 and not header.is_sequence:
-            notes = (Guess("The third axis taken as frames.", "Kinds = domain domain list in the header"),)
         size, spacing_m = (self.height, self.width), header.spacing_m
         if self._turned:
             size, spacing_m = size[::-1], spacing_m and spacing_m[::-1]
         if self._turned or "N" in header.orientation:
             notes += ("Frames turned upright, as UltrasoundImageOrientation says.",)
-        return StoredCine(
+        if header.times_unused:
+            notes += (TIMES_UNUSED,)
+        stored = StoredCine(
             "MetaImage",
             "",
             (self.n_frames, *size),
@@ -80,6 +82,10 @@ class MetaImage:
             assumptions=notes,
             picture=self.picture if header.channels > 1 else None,
         )
+        if self.n_frames == 1 or header.is_sequence:
+            return stored
+        told = third_axis(stored, self.path, "Kinds = domain domain list in the header")
+        return replace(stored, assumptions=(told, *notes))
 
     def _channels(self, index: int) -> np.ndarray:
         """Frame ``index``, ``(H, W, C)``."""
@@ -161,7 +167,7 @@ class _Inflate:
     """A zlib stream in an open file, read from its beginning to its end."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._stream = file, zlib.decompressobj()
+        self._file, self._stream = file, zlib.decompressobj(zlib.MAX_WBITS | _ANY_HEADER)
 
     def read(self, wanted: int) -> bytes:
         """``wanted`` bytes, or fewer at the end of the stream."""

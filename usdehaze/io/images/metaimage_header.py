@@ -16,6 +16,7 @@ _TYPES = {
     **{"MET_UCHAR": "u1", "MET_CHAR": "i1", "MET_USHORT": "u2", "MET_SHORT": "i2", "MET_UINT": "u4", "MET_INT": "i4"},
     **{"MET_FLOAT": "f4", "MET_DOUBLE": "f8"},
 }
+_UNITS_M = {"um": 1e-6, "mm": 1e-3, "cm": 1e-2}
 _HEADER_BYTES = 2**26  # of 30,000 frames with the poses of many tools
 _LINE_BYTES = 2**16
 _MAX_FILES = 100_000
@@ -36,6 +37,7 @@ class Header:
         skipped: bytes before the values in each of them; -1 where they are what ends the file.
         is_sequence: says itself that the third axis is one of frames.
         times_s: of the frames, where a sequence has them.
+        times_unused: it has some that are of no use.
         orientation: PLUS's two letters for where x and y point: M, U (marked side and its opposite), F, N (far, near).
     """
 
@@ -48,6 +50,7 @@ class Header:
     skipped: int
     is_sequence: bool
     times_s: np.ndarray | None
+    times_unused: bool
     orientation: str
 
 
@@ -68,7 +71,7 @@ def read_header(path: Path) -> Header:
     try:
         sides = [int(side) for side in fields["DimSize"].split()]
         channels = int(fields.get("ElementNumberOfChannels", "1"))
-        spacing_mm = [float(s) for s in fields.get("ElementSpacing", fields.get("ElementSize", "1 1")).split()]
+        spacing = [float(s) for s in fields.get("ElementSpacing", fields.get("ElementSize", "1 1")).split()]
         msb = _is_true(fields, "BinaryDataByteOrderMSB", _is_true(fields, "ElementByteOrderMSB", False))
         dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb else "<")
         skipped = int(fields.get("HeaderSize", "0"))
@@ -87,20 +90,30 @@ def read_header(path: Path) -> Header:
     n_frames = long[0] if long else 1
     if len(names) not in (0, 1, n_frames):
         raise InputError(path, f"keeps {n_frames} frames in {len(names)} files", "one file, or one a frame")
-    given = len(spacing_mm) >= 2 and np.isfinite(spacing_mm).all() and min(spacing_mm[:2]) > 0
-    given = given and spacing_mm[:2] != [1, 1]
+    given = len(spacing) >= 2 and np.isfinite(spacing).all() and min(spacing[:2]) > 0
+    given = given and spacing[:2] != [1, 1]
+    unit_m = _UNITS_M.get(fields.get("DistanceUnits", ""), 1e-3)
+    times_s = _times(times, n_frames)
     return Header(
         sides=(sides[0], sides[1], n_frames),
         channels=channels,
         dtype=dtype,
-        spacing_m=(spacing_mm[1] / 1000, spacing_mm[0] / 1000) if given else None,
+        spacing_m=(spacing[1] * unit_m, spacing[0] * unit_m) if given else None,
         compressed=_is_true(fields, "CompressedData", False),
         files=tuple(path.parent / name for name in names) or (path,),
         skipped=skipped if names else start,
-        is_sequence=bool(times) or fields.get("Kinds", "").lower().split()[-1:] in (["list"], ["time"]),
-        times_s=_times(times, n_frames),
+        is_sequence=bool(times) or _kind_of_frames(fields, sides) in ("list", "time"),
+        times_s=times_s,
+        times_unused=bool(times) and times_s is None,
         orientation=fields.get("UltrasoundImageOrientation", "")[:2].upper(),
     )
+
+
+def _kind_of_frames(fields: dict[str, str], sides: list[int]) -> str:
+    """What the header says of the axis of frames: "list", "time", "domain" (space); "" where it says nothing."""
+    kinds = fields.get("Kinds", "").lower().split()
+    along = [kind for kind, side in zip(kinds[2:], sides[2:], strict=False) if side != 1]
+    return along[0] if along else ""
 
 
 def _lines(path: Path) -> tuple[dict[str, str], dict[int, float], list[str], int]:
@@ -166,6 +179,8 @@ def _number(value: str) -> float:
 
 
 def _times(times: dict[int, float], n_frames: int) -> np.ndarray | None:
-    """Times that every frame has and that rise; None where they do not."""
+    """Times that every frame has and that do not fall; None where they do, or are all the same."""
     found = np.array([times.get(index, np.nan) for index in range(n_frames)]) if times else np.array([])
-    return found if len(found) == n_frames and np.isfinite(found).all() and np.all(np.diff(found) > 0) else None
+    if not len(found) or not np.isfinite(found).all() or np.any(np.diff(found) < 0):
+        return None
+    return found if n_frames == 1 or found[-1] > found[0] else None

@@ -16,14 +16,15 @@ from PIL.TiffImagePlugin import TiffImageFile
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import format_of, images_in
+from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, kind_of
 from usdehaze.io.images.opacity import rgb_of
-from usdehaze.io.images.tiff import as_declared, images_declared, refuse_unknown
+from usdehaze.io.images.tiff import as_declared, images_declared, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import ImageFile, StoredCine
 from usdehaze.io.stored_scan import StoredScan
+from usdehaze.notes import Guess
 
 PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
 
@@ -48,17 +49,23 @@ class ImageFolderScan(ImageScan):
     """Frames in a folder of images: one a file, in natural order, or several in the only file there is."""
 
     def _open(self) -> StoredCine:
-        paths = natural_order(images_in(self.path))
+        images = images_by_suffix(self.path)
+        paths = natural_order(max(images.values(), key=len))
+        others = {suffix: len(some) for suffix, some in images.items() if paths[0] not in some}
+        told = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
+        notes = (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),) if told else ()
+        self._check_names(set(paths))
         if len(paths) == 1:
             self._file = open_image(paths[0])
-            return replace(self._file.stored(), dataset=paths[0].name)
-        with closing(open_image(paths[0])) as image:
+            stored = self._file.stored()
+            return replace(stored, dataset=paths[0].name, assumptions=notes + stored.assumptions)
+        with decoding(paths[0], "an image"), closing(open_image(paths[0])) as image:
             first = image.stored()
         if first.shape[0] != 1:
             raise InputError(self.path, f"{paths[0].name} alone holds {first.shape[0]} frames", "one frame a file")
 
         def picture(index: int) -> Picture:
-            with closing(open_image(paths[index])) as image:
+            with decoding(paths[index], "an image"), closing(open_image(paths[index])) as image:
                 one = image.stored()
                 if one.shape != first.shape or one.dtype != first.dtype:
                     _, height, width = one.shape
@@ -78,9 +85,22 @@ class ImageFolderScan(ImageScan):
             lambda index: picture(index).levels,
             spacing_m=first.spacing_m,
             origin_m=first.origin_m,
-            assumptions=(f"{len(paths)} images taken as one cine, in the order of their names.", *first.assumptions),
+            assumptions=(
+                f"{len(paths)} images taken as one cine, in the order of their names.",
+                *notes,
+                *first.assumptions,
+            ),
             picture=picture,
         )
+
+    def _check_names(self, images: set[Path]) -> None:
+        """Refuses a folder with files that are called images and are none: they are frames that were lost."""
+        suffixes = {path.suffix.lower() for path in images}
+        for path in sorted(self.path.iterdir()):
+            called = path.suffix.lower() in suffixes - {""} and not is_left_out(path)
+            if called and path.is_file() and path not in images:
+                found, advice = f"{path.name} is no image ({kind_of(path)})", "mend it, or take it away"
+                raise InputError(self.path, found, "an image, as its name says", advice)
 
 
 class PillowImage:
@@ -109,7 +129,9 @@ class PillowImage:
 
     def _look_through(self) -> np.ndarray:
         """When each page is first shown, s: all at once in what is not animated."""
-        declared = images_declared(self._image.tag_v2, self.path) if isinstance(self._image, TiffImageFile) else 1
+        declared, axes = 1, ""
+        if isinstance(self._image, TiffImageFile):
+            declared, axes = images_declared(self._image.tag_v2, self.path), other_axes(self._image.tag_v2)
         starts = [0.0]
         if self.kind == "MPO":
             self._notes = ("The first picture of the file alone is read: others are made from it, or of it.",)
@@ -120,6 +142,9 @@ class PillowImage:
                 self._image.seek(self._skipped + len(starts))
                 spend(self.path, objects=1)
                 starts.append(starts[-1] + shown_s)
+        if axes and len(starts) > 1:
+            expected, advice = "images over time alone", "save one channel, or one slice, of it"
+            raise InputError(self.path, f"a TIFF of {axes}", expected, advice)
         if declared > len(starts):
             found = f"a TIFF of {declared} images with a directory for {len(starts)}"
             raise InputError(self.path, found, "one for each", "save it as a folder of images, or as BigTIFF")
@@ -174,7 +199,12 @@ def open_image(path: Path) -> ImageFile:
 
 def natural_order(paths: list[Path]) -> list[Path]:
     """``frame-2.png`` before ``frame-10.png``."""
-    return sorted(paths, key=lambda p: ([int(t) if t.isdigit() else t for t in re.split(r"([0-9]+)", p.name)], p.name))
+
+    def key(path: Path) -> tuple[list[str | int], str]:
+        parts = re.split(r"([0-9]+)", path.name)  # every second one is a number
+        return [int(part) if at % 2 else part for at, part in enumerate(parts)], path.name
+
+    return sorted(paths, key=key)
 
 
 def _opened(file: BufferedReader, path: Path) -> Image.Image:

@@ -17,6 +17,7 @@ _WIDTH, _LENGTH, _BITS, _COMPRESSION, _PHOTOMETRIC, _DESCRIPTION, _FORMAT = 256,
 _UNSIGNED, _SIGNED = 1, 2  # SampleFormat
 _TYPES = {(8, _SIGNED): np.int8, (32, _UNSIGNED): np.uint32}  # which Pillow takes for uint8 and int32
 _BYTES = 2**20  # of a description that is looked at
+_MOST_CHANNELS = 4  # of one image; more are frames that were called so
 _ADVICE = "save it with 8 or 16 bits, black as zero"
 
 
@@ -49,6 +50,25 @@ def images_declared(tags: ImageFileDirectory_v2, path: Path) -> int:
             declared = prod(json.loads(said)["shape"]) // (pixels * len(samples))
     is_long = path.stat().st_size >= declared * pixels * sum(samples) // 8
     return declared if tags.get(_COMPRESSION, 1) == 1 and is_long else 1
+
+
+def other_axes(tags: ImageFileDirectory_v2) -> str:
+    """Channels, slices and times of the images, as the first one's description tells: "" where these are one axis of
+    frames, and no few channels of one image.
+    """
+    said, samples, counts = str(tags.get(_DESCRIPTION, ""))[:_BYTES], len(tags.get(_BITS, (1,))), dict[str, int]()
+    if said.startswith("ImageJ="):
+        found = re.findall(r"^(channels|slices|frames)=(\d{1,9})\s*$", said, re.MULTILINE)
+        counts = {axis: int(count) for axis, count in found}
+    elif (pixels := re.search(r"<(?:\w+:)?Pixels\s[^>]*>", said)) is not None:  # OME
+        sizes = {axis: int(n) for axis, n in re.findall(r'\bSize([CZT])="(\d{1,9})"', pixels[0])}
+        counts = {"channels": sizes.get("C", 1) // samples, "slices": sizes.get("Z", 1), "frames": sizes.get("T", 1)}
+    elif said.startswith('{"shape"'):  # tifffile: slowest axis first
+        with suppress(ValueError, TypeError, KeyError):
+            long = [int(side) for side in json.loads(said)["shape"] if side != 1]
+            counts = {f"along axis {axis}": side for axis, side in enumerate(long[: -2 - (samples > 1)])}
+    several = [f"{count} {axis}" for axis, count in counts.items() if count > 1]
+    return " x ".join(several) if len(several) > 1 or 1 < counts.get("channels", 1) <= _MOST_CHANNELS else ""
 
 
 def refuse_unknown(path: Path) -> None:

@@ -21,12 +21,23 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.layouts.blocks import BlockReader, is_numeric, plain, value_type
 from usdehaze.io.hdf5.layouts.packing import unpacked
-from usdehaze.io.hdf5.layouts.resemblance import COLOUR_LIKENESS, COLOUR_SHARE, changes, likeness, shared_levels
+from usdehaze.io.hdf5.layouts.resemblance import (
+    COLOUR_LIKENESS,
+    COLOUR_SHARE,
+    PICKS,
+    SLICES_LIKENESS,
+    SLICES_SHARE,
+    changes,
+    changes_in,
+    likeness,
+    shared_levels,
+)
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
 from usdehaze.io.names import called
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 
 
 def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None = None) -> StoredCine:
@@ -120,10 +131,31 @@ def _find_axes(dataset: h5py.Dataset, from_back: bool) -> dict[str, int]:
         colours.sort(key=lambda axis: (3, 1, 2, 0).index(long.index(axis)))  # the usual place first
         if len(colours) > 1:
             colours.sort(key=lambda axis: -round(shared_levels(_channels(dataset, axis)), 1))
-        colour = colours[0]
+        colour, channels = colours[0], _channels(dataset, colours[0])
+        if shared_levels(channels) < SLICES_SHARE and likeness(channels) < SLICES_LIKENESS:
+            return {}  # slices of a volume, or several views
         rest = [axis for axis in long if axis != colour]
         return _order({"C": colour, "T": _time(dataset, rest, from_back, {colour: 0})}, long)
     return {}
+
+
+def third_axis(stored: StoredCine, path: object, settle: str) -> Guess:
+    """What to tell of frames that lie along the third axis by the custom of their format alone.
+
+    Args:
+        stored: the frames.
+        path: for messages.
+        settle: how the file or the user says so.
+
+    Raises:
+        InputError: slices along another axis resemble each other far more: these are the frames.
+    """
+    picks = np.linspace(0, stored.shape[0] - 1, min(stored.shape[0], PICKS)).astype(int)
+    of_frames, *others = changes_in(np.stack([stored.read(int(index)) for index in picks]))
+    if min(others) < of_frames / 2:
+        found = "its frames seem to lie along another axis than the third"
+        raise InputError(path, found, "columns x rows x frames", f"store them so, or say which they are with {settle}")
+    return Guess("The third axis taken as frames.", settle)
 
 
 def frame_shaped(shape: tuple[int, ...]) -> bool:

@@ -13,10 +13,9 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import get_dataset, get_group, small_array
-from usdehaze.io.hdf5.layouts.axes import frames_of
+from usdehaze.io.hdf5.layouts.axes import frames_of, third_axis
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
-from usdehaze.notes import Guess
 
 _IMAGE = "ITKImage/0"
 
@@ -37,7 +36,7 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     letters = (reading.axes or "THW"[-len(long) :] + "C" * (voxels.ndim > n_axes)).upper()
     cine = frames_of(voxels, path, "ITK HDF5", letters)
     if not reading.axes:
-        notes = (Guess("The third axis taken as frames.", "--axes"),) if len(long) == 3 else ()
+        notes = (third_axis(cine, path, "--axes"),) if len(long) == 3 else ()
         cine = replace(cine, assumptions=(*cine.assumptions, *notes), guessed_axes=letters)
     spacing = _numbers(group, "Spacing", path)
     if spacing is None or len(spacing) != n_axes or not np.isfinite(spacing).all():

@@ -1,4 +1,6 @@
-"""Values that netCDF's attributes pack: ``scale_factor``, ``add_offset``, ``_FillValue``, ``missing_value``."""
+"""Values that netCDF's attributes pack: ``scale_factor``, ``add_offset``, ``_FillValue``, ``missing_value``,
+``_Unsigned``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute_value
+from usdehaze.io.hdf5.access import attribute, attribute_value
 
 _MISSING = ("_FillValue", "missing_value")
 
@@ -20,11 +22,15 @@ class Packed:
         dataset: as stored.
         scale, offset: of the values.
         missing: stored values that stand for none; NaN here.
+        dtype: what the values are stored as, whatever the file says.
     """
 
-    def __init__(self, dataset: h5py.Dataset, scale: float, offset: float, missing: list[float]) -> None:
+    def __init__(
+        self, dataset: h5py.Dataset, scale: float, offset: float, missing: list[float], dtype: np.dtype
+    ) -> None:
         self._dataset, self._scale, self._offset, self._missing = dataset, scale, offset, missing
-        self.dtype = np.dtype(np.float64)
+        self._stored, plain = dtype, (scale, offset) == (1, 0) and not missing
+        self.dtype = dtype if plain else np.dtype(np.float64)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
@@ -32,7 +38,9 @@ class Packed:
     def __getitem__(self, part: Any) -> np.ndarray:
         stored = self._dataset[part]
         with np.errstate(over="ignore", invalid="ignore"):
-            values = stored.astype(np.float64) * self._scale + self._offset
+            values = stored.view(self._stored)
+            if self.dtype == np.float64:
+                values = values.astype(np.float64) * self._scale + self._offset
         return np.where(np.isin(stored, self._missing), np.nan, values) if self._missing else values
 
 
@@ -42,7 +50,8 @@ def unpacked(dataset: h5py.Dataset, path: object) -> tuple[h5py.Dataset | Packed
     Raises:
         InputError: an attribute that says nothing.
     """
-    if dataset.dtype.kind not in "uif":
+    dtype = dataset.dtype
+    if dtype.kind not in "uif":
         return dataset, ()
     scale, offset = (_number(dataset, *of, path) for of in (("scale_factor", 1.0), ("add_offset", 0.0)))
     missing, notes = _missing(dataset, path), tuple[str, ...]()
@@ -51,7 +60,10 @@ def unpacked(dataset: h5py.Dataset, path: object) -> tuple[h5py.Dataset | Packed
     if missing:
         told = " and ".join(f"{value:g}" for value in missing)
         notes += (f"Stored values of {told} taken as missing, as {' or '.join(_MISSING)} says.",)
-    return (Packed(dataset, scale, offset, missing) if notes else dataset), notes
+    if dtype.kind == "i" and attribute(dataset, "_Unsigned").lower() == "true":
+        dtype = np.dtype(dtype.str.replace("i", "u"))
+        notes += ("Stored values taken as unsigned, as _Unsigned says.",)
+    return (Packed(dataset, scale, offset, missing, dtype) if notes else dataset), notes
 
 
 def _number(dataset: h5py.Dataset, name: str, default: float, path: object) -> float:

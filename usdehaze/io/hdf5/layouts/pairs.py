@@ -14,6 +14,7 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import get_dataset, get_group, members, walk
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
+from usdehaze.io.hdf5.layouts.plain import images_beside
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 
@@ -28,6 +29,9 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     datasets = walk(file, path)[0] if dataset is None else _beside(file, dataset.strip("/"))
     pairs = [pair for pair in _pairs(datasets) if dataset is None or dataset.strip("/") in pair]
     if len(pairs) == 1:
+        if dataset is None and (others := images_beside(file, path, pairs[0])):
+            found = f"{' and '.join(pairs[0])} could be the frames as I/Q, and so could others: {others}"
+            raise InputError(path, found, advice="pick one with --dataset")
         real, imaginary = (get_dataset(file, name, path) for name in pairs[0])
         cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
         layout = "CUBDL beamformed I/Q" if cubdl else "I/Q in two datasets"

@@ -5,7 +5,7 @@ MATLAB's v7.3 files and Octave's are read by the same rules; a cell array of fra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import h5py
@@ -28,6 +28,7 @@ _NO_IMAGES = {
 }
 _TELLING = _NO_IMAGES | channel.NAMES
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
+_NO_TEXT = "\ufffd"  # in names that are no text
 _NO_OCTAVE_NUMBERS = {"bool matrix", "string", "sq_string"}
 
 
@@ -62,7 +63,7 @@ def choose(
         candidates: shape and type, in words, of arrays that could be frames.
         others: of arrays that could not.
         path: for messages.
-        links: names of what was not followed.
+        links: names of what was not followed, or could not be.
         empty: names of candidates that hold nothing, which count where there is nothing else.
 
     Raises:
@@ -72,13 +73,16 @@ def choose(
     beamformed = [name for name in candidates if not channel.is_channel_data(name)]
     if candidates and not beamformed:
         raise channel.refusal(path, channel.layout_of(candidates))
-    images = [d for d in beamformed if d.rsplit("/", 1)[-1].lower() not in _NO_IMAGES] or beamformed
+    images = _images(beamformed) or beamformed
     if not images:
         found = f"no numeric dataset that could be frames of at least {MIN_SIDE} x {MIN_SIDE}"
         if others:
             found += ", only " + _listed(others, most=4)
-        if links:
-            found += f"; links are not followed ({', '.join(links[:3])})"
+        for said, names in (
+            ("links are not followed", [name for name in links if _NO_TEXT not in name]),
+            ("names that are not UTF-8 are not read, rename them", [name for name in links if _NO_TEXT in name]),
+        ):
+            found += f"; {said} ({', '.join(names[:3])})" if names else ""
         raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)")
     if len(images) > 1:
         listed = _listed({name: candidates[name] for name in images})
@@ -92,6 +96,18 @@ def choose(
     told = sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING})
     note = f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image."
     return images[0], (note,)
+
+
+def images_beside(file: h5py.File, path: object, names: Sequence[str]) -> str:
+    """Other datasets than these, of their shape, that could be the frames, in words; "" where there is none."""
+    candidates, _, _ = _look_through(file, path)
+    like_them = (name for name in candidates if name not in names and file[name].shape == file[names[0]].shape)
+    others = _images(name for name in like_them if not channel.is_channel_data(name))
+    return _listed({name: candidates[name] for name in others})
+
+
+def _images(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.rsplit("/", 1)[-1].lower() not in _NO_IMAGES]
 
 
 def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredCine:

@@ -12,12 +12,11 @@ PICKS = 8  # slices looked at
 TOLERANCE = 0.01  # of the range of values: how well one colour tells the others
 COLOUR_SHARE = 0.8  # of the pixels that are not background, where it does
 COLOUR_LIKENESS = 0.95  # correlation of fine detail in two colours of one image; less in two frames
+SLICES_SHARE, SLICES_LIKENESS = 0.2, 0.8  # of what is no one image in colours: less of both
 
 
 def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None = None) -> list[float]:
-    """How much slices along each of three axes differ from each other; 1 for unrelated slices.
-
-    Frames of a cine resemble each other from beginning to end, rows and columns do not.
+    """How much slices along each of three axes of a dataset differ from each other, see `changes_in`.
 
     Args:
         dataset: of frames.
@@ -25,25 +24,40 @@ def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None
         fixed: index along each axis that is neither of these nor of length 1.
     """
     first = min(axes)
-    picks = {axis: np.unique(np.linspace(0, dataset.shape[axis] - 1, PICKS).astype(int)) for axis in axes}
     reader, fixed = BlockReader(dataset, first), fixed or {}
     slices = []
-    for index in picks[first]:
+    for index in np.unique(np.linspace(0, dataset.shape[first] - 1, PICKS).astype(int)):
         values = reader(int(index))
         where = tuple(
             slice(None) if axis in axes else fixed.get(axis, 0) for axis in range(dataset.ndim) if axis != first
         )
         slices.append(values[where])
-    block = np.abs(np.stack(slices)).astype(np.float64)  # its axes are `sorted(axes)`
+    found = dict(zip(sorted(axes), changes_in(np.stack(slices)), strict=True))
+    return [found[axis] for axis in axes]
+
+
+def changes_in(block: np.ndarray) -> list[float]:
+    """How much slices along each axis differ from each other; 1 for unrelated slices.
+
+    Frames of a cine resemble each other from beginning to end, rows and columns do not. Slices of one value are left
+    out: frames that were never written would make all rows alike.
+
+    Args:
+        block: `PICKS` slices, spread over the first of three axes, all of the others.
+    """
+    block = (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
     block = np.where(np.isfinite(block), block, np.nanmin(np.where(np.isfinite(block), block, np.nan), initial=0.0))
-    found = {}
-    for at, axis in enumerate(sorted(axes)):
-        part = block if axis == first else block.take(picks[axis], at)
+    for axis in range(3):
+        varied = np.flatnonzero(np.ptp(block, axis=tuple({0, 1, 2} - {axis})))
+        block = block.take(varied, axis) if len(varied) else block
+    found = []
+    for axis, count in enumerate(block.shape):
+        part = block.take(np.linspace(0, count - 1, min(count, PICKS)).astype(int), axis)
         variance = float(part.var())
         # the variance of what is left after the mean over the slices is taken off
-        left = float((part - part.mean(axis=at, keepdims=True)).var())
-        found[axis] = left / variance if variance > 0 else 1.0
-    return [found[axis] for axis in axes]
+        left = float((part - part.mean(axis=axis, keepdims=True)).var())
+        found.append(left / variance if variance > 0 else 1.0)
+    return found
 
 
 def shared_levels(channels: np.ndarray, tolerance: float = TOLERANCE) -> float:

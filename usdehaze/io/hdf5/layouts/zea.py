@@ -18,7 +18,7 @@ from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
 from usdehaze.io.reading import Reading
-from usdehaze.io.stored_cine import StoredCine, from_rf
+from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, from_rf
 
 PRODUCTS = ("image", "image_polar", "image_sc", "envelope_data", "beamformed_data")
 _CHANNEL_DATA = ("raw_data", "aligned_data")
@@ -89,6 +89,8 @@ def _product(file: h5py.File, path: object, root: str, product: str, layout: str
     if times is None:
         times = _frame_times(file, root, path, cine.shape[0])
     cine = replace(cine, frame_times_s=times)
+    if times is None and group is not None and "timestamps" in group:
+        cine = replace(cine, assumptions=(*cine.assumptions, TIMES_UNUSED))
     positions = None if group is None else small_array(group, "coordinates", path)
     if positions is None:
         return cine
@@ -113,7 +115,8 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> StoredCine:
     shape = stored.shape
     if stored.dtype.kind == "c" and stored.ndim == 3:
         return frames_of(stored, path, layout, "THW")
-    if stored.ndim != 4 or shape[3] not in (1, 2) or stored.dtype.kind not in "if":
+    flat = shape[:3] + shape[4:] if stored.ndim == 5 and shape[3] == 1 else shape  # (T, H, W, 1, channels)
+    if len(flat) != 4 or flat[3] not in (1, 2) or stored.dtype.kind not in "if":
         raise InputError(
             path, f"dataset {stored.name!r} is {shape} {stored.dtype}", "2-D frames (T, H, W, 1 for RF or 2 for I/Q)"
         )
@@ -121,13 +124,13 @@ def _beamformed(stored: h5py.Dataset, path: object, layout: str) -> StoredCine:
     dtype = np.dtype(np.complex64 if stored.dtype.itemsize <= 4 else np.complex128)
 
     def read(index: int) -> np.ndarray:
-        values = reader(index)
+        values = reader(index).reshape(flat[1:])
         return (values[..., 0] + 1j * values[..., 1]).astype(dtype)
 
     name = str(stored.name).lstrip("/")
     cine = StoredCine(layout, name, (shape[0], shape[1], shape[2]), dtype, read, units="I/Q")
-    if shape[3] == 1:
-        cine = from_rf(replace(cine, dtype=stored.dtype, read=lambda index: reader(index)[..., 0]))
+    if flat[3] == 1:
+        cine = from_rf(replace(cine, dtype=stored.dtype, read=lambda index: reader(index).reshape(flat[1:3])))
     return cine
 
 
