@@ -16,8 +16,10 @@ from pydicom.dataset import Dataset
 import usdehaze
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
-from usdehaze.io.dicom import DicomWriter, open_dicom
+from usdehaze.io.dicom import DicomScan, DicomWriter, open_dicom
 from usdehaze.io.dicom.pixels_out import PixelDataWriter
+from usdehaze.io.reading import with_options
+from usdehaze.io.runs import run_of
 
 SYNTAXES = {
     "explicit": uid.ExplicitVRLittleEndian,
@@ -128,9 +130,10 @@ def test_the_window_of_an_8_bit_grey_source_still_fits(tmp_path):
 def test_rescaled_levels_are_written_as_they_look_without_a_window_of_other_values(tmp_path, slope):
     frames = fan_frames(1)
     more = {"RescaleSlope": slope, "RescaleIntercept": 255 if slope < 0 else 0, "WindowCenter": 64, "WindowWidth": 128}
+    more["RealWorldValueMappingSequence"] = [Dataset()]
     ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames, **more), tmp_path / "b.dcm", by_db=0)
     assert np.array_equal(ds.pixel_array, (255 - frames if slope < 0 else frames)[0])
-    assert "WindowCenter" not in ds and "RescaleSlope" not in ds
+    assert "WindowCenter" not in ds and "RescaleSlope" not in ds and "RealWorldValueMappingSequence" not in ds
 
 
 def test_the_haze_is_a_second_series_of_grey_levels(tmp_path):
@@ -282,6 +285,22 @@ def test_uids_depend_on_the_source_and_on_how_it_was_made_and_on_nothing_else(tm
     assert uids(other)[0] == made[0] and uids(other)[1] != made[1]  # images of one series share the derived one
 
 
+def test_images_read_with_other_options_are_other_images_of_another_run(tmp_path):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(2))
+    made, runs = [], set()
+    for options in ({}, {"levels": (0, 200)}, {"levels": (255, 0)}, {"rectangle": True}):
+        with DicomScan(path, with_options(None, path, **options)) as scan:
+            with DicomWriter(tmp_path / "b.dcm", scan, overwrite=True) as writer:
+                writer.append(lowered(scan.read()))
+            runs.add(run_of(tmp_path / "b.dcm"))
+        made.append(pydicom.dcmread(tmp_path / "b.dcm"))
+    for keyword in ("SOPInstanceUID", "SeriesInstanceUID", "SeriesNumber"):
+        assert len({ds[keyword].value for ds in made}) == 4, keyword
+    assert len(runs) == 4
+    assert "read with --levels 0:200" in made[1].DerivationDescription
+    assert "read with" not in made[0].DerivationDescription
+
+
 def test_what_belongs_to_the_source_alone_is_dropped(tmp_path):
     ds = dataset(fan_frames(1))
     block = ds.private_block(0x0029, "MAKER", create=True)
@@ -332,6 +351,18 @@ def test_frame_time_vector_is_cut_along(tmp_path):
     assert ds.FrameIncrementPointer == 0x00181065
     with open_dicom(path_first) as again:
         assert again.frame_times_s == pytest.approx([0, 0.02, 0.05])
+
+
+def test_a_frame_time_vector_of_more_than_64_kib_keeps_its_times(tmp_path):
+    """With explicit VR it is of VR UN, for its length (PS3.5 6.2.2)."""
+    vector = [0, *(f"{33.3333 + i % 10 / 10000:.4f}" for i in range(8499))]
+    frames = np.repeat(fan_frames(1, 16, 16), 8500, axis=0)
+    ds = dataset(frames, FrameTimeVector=vector, FrameIncrementPointer=0x00181065, FrameTime=None)
+    source = save(tmp_path / "a.dcm", ds, uid.ImplicitVRLittleEndian)
+    derive(source, tmp_path / "b.dcm", chunk=8500)
+    with open_dicom(source) as scan, open_dicom(tmp_path / "b.dcm") as again:
+        assert again.frame_times_s == pytest.approx(scan.frame_times_s)
+        assert scan.frame_times_s[-1] == pytest.approx(sum(map(float, vector)) / 1000)
 
 
 def test_a_single_frame_of_a_cine_says_nothing_of_time(tmp_path):

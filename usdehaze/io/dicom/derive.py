@@ -37,7 +37,10 @@ from usdehaze.io.runs import mark
 from usdehaze.provenance import describe
 from usdehaze.result import Result
 
-WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
+WINDOW = (  # and whatever else is told of stored values
+    "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape "
+    "RealWorldValueMappingSequence"
+)
 COLOUR_PROFILE = "ICCProfile ColorSpace"
 CINE = (
     "NumberOfFrames FrameIncrementPointer FrameTime FrameTimeVector StartTrim StopTrim CineRate FrameDelay "
@@ -76,6 +79,7 @@ def derived_attributes(
     """
     source, out = scan.attributes, kept_attributes(scan.attributes)
     product, settings = PRODUCTS[what], {k: v for k, v in result.settings.items() if v is not None}
+    settings |= {"source_options": scan.source.options} if scan.source.options else {}
     made_by = {**settings, "usdehaze": result.usdehaze_version}
     made_by |= {"dynamic_range_db": scan.dynamic_range_db, "what": what} | ({"mark": True} if mark else {})
     recipe = json.dumps(made_by, sort_keys=True, default=str)
@@ -150,6 +154,7 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Res
     source = scan.attributes
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
     how = ", ".join(f"{field.key} {words}" for field, words in describe(result.settings, "setting"))
+    how += f", read with {scan.source.options}" if scan.source.options else ""
     text = f"{product.derivation} by usdehaze {result.usdehaze_version}, joint posterior sampling: {how}"
     text = " ".join((*scan.source.assumptions, text))
     before = word(source, "DerivationDescription")

@@ -131,6 +131,8 @@ def numbers(attributes: Dataset, keyword: str) -> list[float]:
     try:
         with quiet():
             value = attributes.get(keyword)
+        if isinstance(value, bytes):  # text of more than 64 KiB, whose VR cannot be told (PS3.5 6.2.2)
+            value = value.split(b"\\")
         values = [] if value is None or value == "" else value if hasattr(value, "__iter__") else [value]
         return [float(v) for v in values]
     except Exception:
