@@ -108,6 +108,24 @@ def test_folders_are_searched_by_content(tmp_path, model):
     assert files_in(tmp_path / "out") == [f"series/IM000{i}.dehazed.{kind}" for i in "12" for kind in ("dcm", "h5")]
 
 
+def test_what_holds_no_image_does_not_count_in_a_folder_and_is_refused_by_name(tmp_path, model):
+    """Reports and presentation states, as most studies of the heart have them."""
+    study = tmp_path / "study"
+    study.mkdir()
+    write_dicom(study / "IM0001", fan_frames(1))
+    storage = "1.2.840.10008.5.1.4.1.1."
+    for number, kind in enumerate(("88.33", "88.59", "11.1", "104.1", "9.1.1", "66", "66.4", "67"), 2):
+        write_dicom(study / f"IM000{number}", fan_frames(1), SOPClassUID=storage + kind)
+    done = run("process", study, "-o", tmp_path / "out")
+    assert done.exit_code == 0 and "1 scans dehazed, 0 failed" in done.output, done.output
+    assert run("info", study).exit_code == 0
+    named = run("process", study / "IM0002", "-o", tmp_path / "out")
+    assert named.exit_code == 1 and "is a DICOM file of another kind (Comprehensive SR Storage)" in named.stderr
+    write_dicom(study / "IM0001", fan_frames(1), SOPClassUID=storage + "2")  # an image is told, of whatever kind
+    done = run("process", study, "-o", tmp_path / "out")
+    assert done.exit_code == 1 and done.stderr.count("another kind") == 1
+
+
 def test_info_on_dicom(tmp_path):
     path = write_dicom(
         tmp_path / "a.dcm",

@@ -127,11 +127,23 @@ def test_jpeg_xl_needs_an_extra(tmp_path, monkeypatch):
     refused(path, "JPEG XL needs a decoder that is not installed", "pip install usdehaze[codecs]")
 
 
-@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.94", "1.2.840.10008.1.2.1.98", "1.2.3.4"])
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.94", "1.2.840.10008.1.2.8.1", "1.2.3.4"])
 def test_other_transfer_syntaxes_are_refused(tmp_path, syntax):
     ds = dataset(fan_frames(1), PixelData=encapsulate([b"stream"]))
     ds["PixelData"].is_undefined_length = True
     refused(save(tmp_path / "a.dcm", ds, syntax), "a transfer syntax that is not read", "native, RLE, JPEG")
+
+
+@pytest.mark.parametrize(("shape", "bits"), [((64, 64), 8), ((63, 65), 8), ((64, 64), 12)])
+def test_frames_that_are_encapsulated_but_not_compressed(tmp_path, shape, bits):
+    frames = fan_frames(3, *shape).astype(np.uint8 if bits == 8 else "<u2") << (bits - 8)
+    ds = dataset(frames, bits=bits, PixelData=encapsulate([frame.tobytes() for frame in frames]))
+    ds["PixelData"].is_undefined_length = True
+    path = save(tmp_path / "a.dcm", ds, "1.2.840.10008.1.2.1.98")
+    with open_dicom(path) as scan:
+        assert [np.array_equal(scan.picture(i).levels, frames[i]) for i in range(3)] == [True] * 3
+    ds.PixelData = encapsulate([frame.tobytes()[:-2] for frame in frames])
+    refused(save(tmp_path / "a.dcm", ds, "1.2.840.10008.1.2.1.98"), "cannot be decoded (Explicit VR Little Endian)")
 
 
 def test_deflated_files(tmp_path):

@@ -209,6 +209,28 @@ def test_levels_by_a_table_are_refused(tmp_path):
     with pytest.raises(InputError, match="grey levels by a table"):
         open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(1), ModalityLUTSequence=[table], **CAPTURE))
 
+    with pytest.raises(InputError, match=r"grey levels by a table \(VOI LUT\)"):
+        open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(1).astype(np.uint16), VOILUTSequence=[table]))
+
+
+@pytest.mark.parametrize(("bits", "value", "limit"), [(8, 255, None), (8, 240, 255), (16, 65535, None)])
+def test_padding_around_the_image_is_black_and_the_same_value_in_it_stays(tmp_path, bits, value, limit):
+    frames = np.minimum(fan_frames(2, 96, 96), 230).astype(np.uint8 if bits == 8 else np.uint16)
+    frames[:, 50, 45:50] = min(value, 255)
+    padded = np.where(frames == 0, value, frames).astype(frames.dtype)
+    if limit is not None:
+        padded[:, 0] = limit
+    more = {"PixelPaddingValue": value} | ({} if limit is None else {"PixelPaddingRangeLimit": limit})
+    with open_dicom(write_dicom(tmp_path / "a.dcm", padded, **more)) as scan:
+        cine = scan.read()
+        assert sum("Pixel Padding Value" in note for note in scan.source.assumptions) == 1
+    expected = frames.astype(float)
+    if limit is not None:
+        expected[:, 0] = 0
+    np.testing.assert_allclose((cine.frames / 60 + 1) * 255, expected, atol=0.01)
+    with open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(2), PixelPaddingValue=0)) as scan:
+        assert not any("Padding" in note for note in scan.source.assumptions)
+
 
 def test_lossy_compression_leaves_grey_speckle_grey(tmp_path):
     """JPEG with halved chroma, made by Pillow: speckle stays tissue, a block of colour does not become it."""

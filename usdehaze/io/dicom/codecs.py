@@ -24,6 +24,7 @@ from usdehaze.io.limits import MIN_SIDE, check_frame
 
 JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
 JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}
+ENCAPSULATED = "1.2.840.10008.1.2.1.98"  # but not compressed
 J2K_SYNTAXES = {*uid.JPEG2000TransferSyntaxes}
 OTHER_SYNTAXES = {*NATIVE_SYNTAXES, uid.RLELossless, *uid.JPEGLSTransferSyntaxes, *J2K_SYNTAXES}
 # pylibjpeg-rle, which writes RLE, ends the program over some damaged frames
@@ -146,6 +147,8 @@ def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode
     Raises:
         InputError: a transfer syntax that is not read, or whose decoder is not installed.
     """
+    if syntax == ENCAPSULATED:
+        syntax = uid.ExplicitVRLittleEndian
     if syntax in JPEG_SYNTAXES:
         decode = _jpeg
     elif syntax in JPEG_XL_SYNTAXES:
@@ -189,6 +192,8 @@ def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: obj
     elif syntax in uid.JPEGLSTransferSyntaxes:
         info = parse_jpeg(stored)
         _check_size((info.rows, info.columns), pixel_format, path)
+    if syntax in NATIVE_SYNTAXES:
+        stored = stored[: pixel_format.frame_bytes]  # without the padding of a fragment
     if syntax in NATIVE_SYNTAXES and pixel_format.subsampled and pixel_format.columns % 2:
         return _odd_pairs(stored, pixel_format), pixel_format.photometric
     photometric = pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL").removesuffix("_420")  # the same bytes

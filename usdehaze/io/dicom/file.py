@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from pydicom.dataset import Dataset
 from pydicom.uid import UID
+from scipy import ndimage
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
@@ -82,7 +83,8 @@ class DicomFile:
         InputError: anything in the file that stands in the way, in one line without a word from its attributes.
     """
 
-    _colours: str | None
+    notes: tuple[str, ...] = ()
+    _colours: str | None = None
 
     def __init__(self, path: Path) -> None:
         self.header = open_header(path)
@@ -95,8 +97,9 @@ class DicomFile:
             self.layout, self._decode = self._frames(declared, said or None, path)
             self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
             self.levels = find_levels(self.header, self.pixel_format, path)
+            self._leave_out_padding()
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
-            self.notes, self._colours = self.layout.notes + notes_on_origin(self.header), None
+            self.notes += self.layout.notes + notes_on_origin(self.header)
             self._check_colours()
             self._check_white()
         except BaseException:
@@ -128,6 +131,20 @@ class DicomFile:
         first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
         pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
         return _from_bytes(header, Layout(pixel_format, n_frames, (*notes, *told)), syntax, path)
+
+    def _leave_out_padding(self) -> None:
+        """Takes what pads grey frames out to a rectangle as black, where it is not."""
+        padding = padding_values(self.header.attributes, self.pixel_format)
+        black, decode = max(int(self.levels.low), 0), self._decode
+        if padding is None or self.levels(np.array(padding)).max() <= 0:
+            return
+
+        def without_padding(index: int) -> tuple[np.ndarray, str]:
+            samples, photometric = decode(index)
+            return np.where(at_edges((samples >= padding[0]) & (samples <= padding[1])), black, samples), photometric
+
+        self._decode = without_padding
+        self.notes += ("Pixels around the image that have Pixel Padding Value are taken as black.",)
 
     def _check_colours(self) -> None:
         """Whether the first frame is a grey picture under its label, or under another one alone."""
@@ -233,7 +250,7 @@ def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Leve
     """How the stored values of grey frames become levels, by Photometric Interpretation, bits, rescale and window.
 
     Raises:
-        InputError: a table of values (Modality LUT) goes before the window.
+        InputError: a table of values (Modality LUT) goes before the window, or another stands in its place.
     """
     largest = 2**pixel_format.bits_stored - 1
     slope, intercept = rescale(header.attributes)
@@ -241,6 +258,8 @@ def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Leve
     if pixel_format.photometric.startswith("MONOCHROME") and items(header.attributes, "ModalityLUTSequence"):
         raise InputError(path, "grey levels by a table (Modality LUT)", "Rescale Slope and Intercept, or neither")
     centre, width = (numbers(header.attributes, f"Window{name}")[:1] for name in ("Center", "Width"))
+    if pixel_format.bits_stored > 8 and not (centre and width) and items(header.attributes, "VOILUTSequence"):
+        raise InputError(path, "grey levels by a table (VOI LUT)", "a window, or neither")
     if pixel_format.bits_stored > 8 and centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
         ends = (centre[0] - 0.5 + side * (width[0] - 1) / 2 for side in (-1, 1))  # PS3.3 C.11.2.1.2.1
         low, high = ((end - intercept) / slope for end in ends)  # the window is of rescaled values (C.11.1)
@@ -248,6 +267,20 @@ def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Leve
     if pixel_format.photometric == "MONOCHROME1":
         low, high = high, low
     return Levels(low, high, abs(high - low), note)
+
+
+def padding_values(attributes: Dataset, pixel_format: PixelFormat) -> tuple[int, int] | None:
+    """Lowest and highest stored value of pixels that are no image (0028,0120 and 0121); None of colours or of none."""
+    ends = numbers(attributes, "PixelPaddingValue")[:1] + numbers(attributes, "PixelPaddingRangeLimit")[:1]
+    usable = ends and all(0 <= end < 2**pixel_format.bits_stored for end in ends)
+    return (int(min(ends)), int(max(ends))) if usable and not is_colour(pixel_format) else None
+
+
+def at_edges(mask: np.ndarray) -> np.ndarray:
+    """The parts ``(H, W)`` bool of a mask that reach the edges of the frame: those inside are image."""
+    parts, _ = ndimage.label(mask)
+    edges = np.concatenate([parts[0], parts[-1], parts[:, 0], parts[:, -1]])
+    return np.isin(parts, np.unique(edges[edges > 0]))
 
 
 def rescale(attributes: Dataset) -> tuple[float, float]:
