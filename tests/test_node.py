@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pydicom
 import pytest
@@ -22,6 +23,7 @@ from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.node import queue as queues
 from usdehaze.node.access import Access, Rate, is_loopback, networks, tls_context
 from usdehaze.node.destinations import ByStore, NotSent
+from usdehaze.node.fetch import fetch_study
 from usdehaze.node.queue import Queue
 from usdehaze.node.receive import OUT_OF_RESOURCES, Receiver
 from usdehaze.node.titles import Peer
@@ -239,6 +241,27 @@ def test_bytes_that_are_no_dicom_end_in_a_line_and_the_node_goes_on(tmp_path, qu
     assert send(scan(tmp_path / "a.dcm"), port) == 0 and queue.counts()["waiting"] == 1
     receiver.stop()
     assert all("\n" not in line for line in said)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_images_that_were_compressed_with_loss_are_fetched_and_those_made_from_others_are_not(
+    tmp_path, monkeypatch, tells
+):
+    kinds = {
+        "1.2.1": ["ORIGINAL", "PRIMARY"],
+        "1.2.2": ["DERIVED", "PRIMARY", "", "0001"],
+        "1.2.3": ["DERIVED", "SECONDARY"],
+    }
+    images = {uid: pydicom.dcmread(scan(tmp_path / "a.dcm", uid, ImageType=kind)) for uid, kind in kinds.items()}
+    listed = [image.to_json_dict() for image in images.values()]
+    for item in listed if not tells else ():
+        del item["00080008"]
+    client = SimpleNamespace(
+        search_for_instances=lambda **_: listed, retrieve_instance=lambda study, series, instance: images[instance]
+    )
+    monkeypatch.setattr("usdehaze.node.fetch.web_client", lambda url: client)
+    fetched = [pydicom.dcmread(path).SOPInstanceUID for path in fetch_study("url", "1.2.3.4", tmp_path)]
+    assert fetched == ["1.2.1", "1.2.2"]
 
 
 def test_access_by_address():
