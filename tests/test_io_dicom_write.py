@@ -301,6 +301,26 @@ def test_images_read_with_other_options_are_other_images_of_another_run(tmp_path
     assert "read with" not in made[0].DerivationDescription
 
 
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize(("levels", "step"), [((0, 200), 20), ((20, 200), 18), ((200, 0), -20)])
+def test_levels_that_were_asked_for_are_those_of_the_pixels_too(tmp_path, colour, levels, step):
+    """6 of 60 dB are a tenth of the levels between black and white; text beside the image keeps its own."""
+    stored = fan_frames(1).clip(0, 200)
+    stored[:, 2:4, 2:20] = 250
+    stored = np.repeat(stored[..., None], 3, axis=-1) if colour else stored
+    if colour:
+        stored[:, 2:4, 30:40] = (200, 0, 0)
+    path = write_dicom(tmp_path / "a.dcm", stored, "RGB" if colour else "MONOCHROME2", regions=[region(0, 5, 63, 63)])
+    with DicomScan(path, with_options(None, path, levels=levels)) as scan:
+        with DicomWriter(tmp_path / "b.dcm", scan) as writer:
+            writer.append(lowered(scan.read()))
+    out = pydicom.dcmread(tmp_path / "b.dcm").pixel_array.astype(int)
+    assert np.array_equal(out[:5], stored[0, :5])
+    part = slice(20, 50), slice(28, 36)  # in the fan
+    moved, before = out[part] - stored[0][part], stored[0][part]
+    assert (moved[(before > 45) & (before < 175)] == -step).all()
+
+
 def test_what_belongs_to_the_source_alone_is_dropped(tmp_path):
     ds = dataset(fan_frames(1))
     block = ds.private_block(0x0029, "MAKER", create=True)
