@@ -25,7 +25,7 @@ from usdehaze.node.access import Access, Rate, is_loopback, networks, tls_contex
 from usdehaze.node.destinations import ByStore, NotSent
 from usdehaze.node.fetch import fetch_study
 from usdehaze.node.queue import Queue
-from usdehaze.node.receive import OUT_OF_RESOURCES, Receiver
+from usdehaze.node.receive import OUT_OF_RESOURCES, ULTRASOUND, Receiver
 from usdehaze.node.titles import Peer
 from usdehaze.node.work import Dehazed, Node
 
@@ -104,6 +104,16 @@ def archive_file(tmp_path, archive):
     path = tmp_path / "back.dcm"
     archive.kept[archive.uids.index("1.2.3.1")].save_as(path, enforce_file_format=True)
     yield path
+
+
+@pytest.mark.parametrize("kind", ULTRASOUND)
+def test_images_of_retired_classes_are_taken_too(tmp_path, queue, kind):
+    receiver, port = receiver_of(queue, [])
+    try:
+        assert send(scan(tmp_path / "a.dcm", "1.2.3", SOPClassUID=kind), port) == 0
+        assert queue.counts()["waiting"] == 1
+    finally:
+        receiver.stop()
 
 
 def test_c_echo_is_answered(queue):
