@@ -1,6 +1,7 @@
 """Derived images: their pixels, what they keep of the source, what they say of themselves."""
 
 import struct
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -319,6 +320,18 @@ def test_levels_that_were_asked_for_are_those_of_the_pixels_too(tmp_path, colour
     part = slice(20, 50), slice(28, 36)  # in the fan
     moved, before = out[part] - stored[0][part], stored[0][part]
     assert (moved[(before > 45) & (before < 175)] == -step).all()
+
+
+@pytest.mark.parametrize("n_notes", [1, 30])
+def test_what_was_done_is_told_however_much_there_is_to_tell_besides(tmp_path, n_notes):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(1), DerivationDescription="b" * 1000)
+    with open_dicom(path) as scan:
+        scan.source = replace(scan.source, assumptions=("Something was assumed of the file.",) * n_notes)
+        with DicomWriter(tmp_path / "b.dcm", scan) as writer:
+            writer.append(lowered(scan.read()))
+    told = pydicom.dcmread(tmp_path / "b.dcm").DerivationDescription
+    assert len(told) <= 1024 and "Ultrasound with its haze removed by usdehaze" in told and told.endswith("seed 0")
+    assert "Something was assumed of the file." in told and told.startswith("b" * 100) == (n_notes == 1)
 
 
 def test_what_belongs_to_the_source_alone_is_dropped(tmp_path):
