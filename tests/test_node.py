@@ -149,6 +149,27 @@ def test_a_destination_that_is_away_is_tried_again_then_parked_then_taken_up_by_
     assert CliRunner().invoke(main, ["node", "status", "--spool", str(queue.folder)]).exit_code == 0
 
 
+def test_an_archive_may_take_the_default_transfer_syntax_alone(tmp_path):
+    kept = []
+
+    def keep(event):
+        event.dataset.file_meta = event.file_meta
+        kept.append(event.dataset)
+        return 0
+
+    entity = pynetdicom.AE("STRICT")
+    entity.add_supported_context(pydicom.uid.UltrasoundImageStorage, pydicom.uid.ImplicitVRLittleEndian)
+    server = entity.start_server(("127.0.0.1", 0), False, evt_handlers=[(pynetdicom.evt.EVT_C_STORE, keep)])
+    try:
+        path = scan(tmp_path / "a.dcm", "1.2.3")
+        ByStore(Peer("STRICT", "127.0.0.1", server.server_address[1]), "USDEHAZE").send(path)
+    finally:
+        server.shutdown()
+    sent = pydicom.dcmread(path)
+    assert kept[0].file_meta.TransferSyntaxUID == pydicom.uid.ImplicitVRLittleEndian
+    assert kept[0].PixelData == sent.PixelData and kept[0].PatientName == sent.PatientName
+
+
 def test_nobody_listening_is_a_reason_not_an_end(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -53,7 +53,10 @@ class ByStore:
         entity = library.AE(ae_title=self.title)
         entity.connection_timeout = entity.acse_timeout = TIMEOUT_S
         entity.dimse_timeout = entity.network_timeout = 10 * TIMEOUT_S
-        entity.add_requested_context(image.SOPClassUID, image.file_meta.TransferSyntaxUID)
+        syntaxes = [image.file_meta.TransferSyntaxUID]
+        if not syntaxes[0].is_compressed:  # the default, which some archives alone take (PS3.5 10.1)
+            syntaxes.append(pydicom.uid.ImplicitVRLittleEndian)
+        entity.add_requested_context(image.SOPClassUID, syntaxes)
         tls = None if self.tls is None else (self.tls, self.peer.host)
         association = entity.associate(self.peer.host, self.peer.port, ae_title=self.peer.title, tls_args=tls)
         if not association.is_established:
