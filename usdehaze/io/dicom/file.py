@@ -16,7 +16,7 @@ from scipy import ndimage
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import is_colour, make_picture
-from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes
+from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes, true_shape
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import (
     Header,
@@ -110,7 +110,7 @@ class DicomFile:
         """Layout of the frames, and a function from a frame's index in the file to its samples and their colours."""
         header = self.header
         if not header.encapsulated:
-            layout = true_planes(header, native_layout(header, declared, said, path))
+            layout = true_shape(header, true_planes(header, native_layout(header, declared, said, path)))
             labelled = header.attributes.file_meta.TransferSyntaxUID
             if labelled != header.transfer_syntax:
                 note = f"The transfer syntax says {labelled.name}, but the file is {header.transfer_syntax.name}."
