@@ -9,7 +9,8 @@ from pydicom.uid import JPEGBaseline8Bit, RLELossless
 
 from usdehaze.decibels import grey_to_db
 from usdehaze.errors import InputError
-from usdehaze.io.dicom import open_dicom
+from usdehaze.io.dicom import DicomScan, open_dicom
+from usdehaze.io.reading import with_options
 
 COLOURS = {  # name: R, G, B, luma by ITU-R BT.601
     "red": (255, 0, 0, 76),
@@ -169,6 +170,17 @@ def test_the_window_of_more_than_8_bits_spans_the_dynamic_range(tmp_path, photom
     share = np.clip((frame - 500.0) / 1000, 0, 1)
     share = 1 - share if photometric == "MONOCHROME1" else share
     np.testing.assert_allclose(frames_db, 60 * (share - 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME2", "MONOCHROME1"])
+@pytest.mark.parametrize("window", [{}, {"WindowCenter": 2500, "WindowWidth": 1000}, {"VOILUTSequence": [Dataset()]}])
+def test_levels_that_are_told_are_of_all_stored_values(tmp_path, photometric, window):
+    frames = fan_frames(2)
+    stored = frames.astype(np.uint16)  # of 12 bits, as large as those of 8
+    stored = 4095 - stored if photometric == "MONOCHROME1" else stored
+    path = write_dicom(tmp_path / "a.dcm", stored, photometric, bits=12, **window)
+    with DicomScan(path, with_options(None, path, levels=(0, 255), strict=True, dynamic_range_db=60)) as scan:
+        np.testing.assert_allclose(scan.read_db(0, 2), grey_to_db(frames, 60), atol=1e-4)
 
 
 def test_the_window_of_8_bits_is_for_the_screen_alone(tmp_path):

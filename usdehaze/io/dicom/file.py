@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from pydicom.dataset import Dataset
 from pydicom.uid import UID
-from scipy import ndimage
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
@@ -29,6 +28,7 @@ from usdehaze.io.dicom.header import (
     word,
 )
 from usdehaze.io.dicom.native import BY_FILE, Layout, count_note, native_layout
+from usdehaze.io.dicom.padding import at_edges, padding_values
 from usdehaze.io.dicom.timing import find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
@@ -72,6 +72,10 @@ SURVEYED = Levels(0, 2**16 - 1, 2**16 - 1)  # of 16 bits only the largest value 
 class DicomFile:
     """An opened ultrasound image, multi-frame image or secondary capture.
 
+    Args:
+        path: the file.
+        all_levels: somebody has said which levels are black and white: they are of all stored values, not of a window.
+
     Attributes:
         header: everything in the file but the pixel data.
         pixel_format: size, colours and bits of the frames.
@@ -86,7 +90,7 @@ class DicomFile:
     notes: tuple[str, ...] = ()
     _colours: str | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, all_levels: bool = False) -> None:
         self.header = open_header(path)
         self._video: VideoFrames | None = None
         try:
@@ -96,12 +100,13 @@ class DicomFile:
                 raise InputError(path, f"{said} frames", "at least one")
             self.layout, self._decode = self._frames(declared, said or None, path)
             self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
-            self.levels = find_levels(self.header, self.pixel_format, path)
+            self.levels = find_levels(self.header, self.pixel_format, path, all_levels)
             self._leave_out_padding()
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
             self.notes += self.layout.notes + notes_on_origin(self.header)
             self._check_colours()
-            self._check_white()
+            if not all_levels:
+                self._check_white()
         except BaseException:
             self.close()
             raise
@@ -246,8 +251,10 @@ def notes_on_origin(header: Header) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Levels:
+def find_levels(header: Header, pixel_format: PixelFormat, path: object, all_levels: bool = False) -> Levels:
     """How the stored values of grey frames become levels, by Photometric Interpretation, bits, rescale and window.
+
+    With ``all_levels`` the window does not matter.
 
     Raises:
         InputError: a table of values (Modality LUT) goes before the window, or another stands in its place.
@@ -258,29 +265,18 @@ def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Leve
     if pixel_format.photometric.startswith("MONOCHROME") and items(header.attributes, "ModalityLUTSequence"):
         raise InputError(path, "grey levels by a table (Modality LUT)", "Rescale Slope and Intercept, or neither")
     centre, width = (numbers(header.attributes, f"Window{name}")[:1] for name in ("Center", "Width"))
-    if pixel_format.bits_stored > 8 and not (centre and width) and items(header.attributes, "VOILUTSequence"):
-        raise InputError(path, "grey levels by a table (VOI LUT)", "a window, or neither")
-    if pixel_format.bits_stored > 8 and centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
+    if pixel_format.bits_stored <= 8 or all_levels:
+        centre = width = []
+    elif not (centre and width) and items(header.attributes, "VOILUTSequence"):
+        advice = "say --levels BLACK:WHITE to go without"
+        raise InputError(path, "grey levels by a table (VOI LUT)", "a window, or neither", advice)
+    if centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
         ends = (centre[0] - 0.5 + side * (width[0] - 1) / 2 for side in (-1, 1))  # PS3.3 C.11.2.1.2.1
         low, high = ((end - intercept) / slope for end in ends)  # the window is of rescaled values (C.11.1)
         note = "The window in the file spans the dynamic range."
     if pixel_format.photometric == "MONOCHROME1":
         low, high = high, low
     return Levels(low, high, abs(high - low), note)
-
-
-def padding_values(attributes: Dataset, pixel_format: PixelFormat) -> tuple[int, int] | None:
-    """Lowest and highest stored value of pixels that are no image (0028,0120 and 0121); None of colours or of none."""
-    ends = numbers(attributes, "PixelPaddingValue")[:1] + numbers(attributes, "PixelPaddingRangeLimit")[:1]
-    usable = ends and all(0 <= end < 2**pixel_format.bits_stored for end in ends)
-    return (int(min(ends)), int(max(ends))) if usable and not is_colour(pixel_format) else None
-
-
-def at_edges(mask: np.ndarray) -> np.ndarray:
-    """The parts ``(H, W)`` bool of a mask that reach the edges of the frame: those inside are image."""
-    parts, _ = ndimage.label(mask)
-    edges = np.concatenate([parts[0], parts[-1], parts[:, 0], parts[:, -1]])
-    return np.isin(parts, np.unique(edges[edges > 0]))
 
 
 def rescale(attributes: Dataset) -> tuple[float, float]:

@@ -69,7 +69,7 @@ class DicomScan(StoredScan):
     _region_mask: np.ndarray | None = None
 
     def _open(self) -> StoredCine:
-        file = self._file = DicomFile(self.path)
+        file = self._file = DicomFile(self.path, all_levels=self.reading.levels is not None)
         self.attributes, self.transfer_syntax = file.header.attributes, file.header.transfer_syntax
         self.pixel_format, self.n_frames_in_file = file.pixel_format, file.n_frames
         return file.stored()
