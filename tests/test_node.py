@@ -274,6 +274,20 @@ def test_bytes_that_are_no_dicom_end_in_a_line_and_the_node_goes_on(tmp_path, qu
     assert all("\n" not in line for line in said)
 
 
+@pytest.mark.parametrize("pages", [2, 100])
+@pytest.mark.parametrize("begins_anew", [True, False])
+def test_a_server_may_list_only_so_many_images_at_once(tmp_path, monkeypatch, pages, begins_anew):
+    images = {uid: pydicom.dcmread(scan(tmp_path / "a.dcm", uid)) for uid in (f"1.2.{n}" for n in range(5))}
+    listed = [image.to_json_dict() for image in images.values()]
+
+    def search(study, *, fields, offset=0):
+        return listed if begins_anew else listed[offset : offset + pages]
+
+    client = SimpleNamespace(search_for_instances=search, retrieve_instance=lambda *uids: images[uids[-1]])
+    monkeypatch.setattr("usdehaze.node.fetch.web_client", lambda url: client)
+    assert len(fetch_study("url", "1.2.3.4", tmp_path)) == 5
+
+
 @pytest.mark.parametrize("tells", [True, False])
 def test_images_that_were_compressed_with_loss_are_fetched_and_those_made_from_others_are_not(
     tmp_path, monkeypatch, tells
@@ -288,7 +302,7 @@ def test_images_that_were_compressed_with_loss_are_fetched_and_those_made_from_o
     for item in listed if not tells else ():
         del item["00080008"]
     client = SimpleNamespace(
-        search_for_instances=lambda **_: listed, retrieve_instance=lambda study, series, instance: images[instance]
+        search_for_instances=lambda *_, **__: listed, retrieve_instance=lambda study, series, instance: images[instance]
     )
     monkeypatch.setattr("usdehaze.node.fetch.web_client", lambda url: client)
     fetched = [pydicom.dcmread(path).SOPInstanceUID for path in fetch_study("url", "1.2.3.4", tmp_path)]

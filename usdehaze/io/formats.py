@@ -266,8 +266,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         return found.name
     if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
         return "perhaps a DICOM data set, but without the header of a DICOM file"
-    if start.startswith(b"PK\3\4"):
-        return "a zip archive, to be unpacked"
+    if start.startswith((b"PK\3\4", b"\x1f\x8b")):
+        return "a zip or gzip archive, to be unpacked"
     return "unknown content" if start else "empty"
 
 

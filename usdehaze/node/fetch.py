@@ -31,7 +31,7 @@ def fetch_study(url: str, uid: str, folder: Path, first: int = 1) -> list[Path]:
         raise UsdehazeError(f"{uid}: no Study Instance UID; expected digits and dots")
     client = web_client(url)
     try:
-        found = client.search_for_instances(study_instance_uid=uid, fields=[_CLASS, *_ORDER, _TYPE])
+        found = _all_instances(client, uid)
     except Exception as error:  # of requests, or of the server: their text may quote what it holds
         raise _unanswered(url, error) from None
     found = [item for item in found if _value(item, _CLASS) in ULTRASOUND and not is_secondary(_values(item, _TYPE))]
@@ -49,6 +49,17 @@ def fetch_study(url: str, uid: str, folder: Path, first: int = 1) -> list[Path]:
         paths.append(folder / f"dicomweb-{number:03d}.dcm")
         image.save_as(paths[-1], enforce_file_format=True)
     return paths
+
+
+def _all_instances(client: Any, uid: str) -> list[dict[str, Any]]:
+    """What a server tells of the instances of a study, of which it may list only so many at once (PS3.18 8.3.4.4)."""
+    found: dict[str, dict[str, Any]] = {}
+    while True:
+        page = client.search_for_instances(uid, fields=[_CLASS, *_ORDER, _TYPE], offset=len(found))
+        more = {_value(item, _INSTANCE): item for item in page}
+        if found.keys() >= more.keys():  # none, or a server that begins anew
+            return list(found.values())
+        found |= more
 
 
 def _values(item: dict[str, Any], tag: str) -> list[str]:
