@@ -71,6 +71,17 @@ def test_derived_images_are_not_dehazed_again_whatever_they_are_called(tmp_path,
     assert "made by usdehaze" not in run("process", study / "IM0001.dcm", "-o", tmp_path / "out", "--overwrite").stderr
 
 
+def test_derived_images_that_were_deflated_are_not_dehazed_again(tmp_path, model):
+    run("process", write_dicom(tmp_path / "a.dcm", fan_frames(3)), "-o", tmp_path / "made")
+    ds = pydicom.dcmread(tmp_path / "made" / "a.dehazed.dcm")
+    again = save(tmp_path / "b.dcm", ds, pydicom.uid.DeflatedExplicitVRLittleEndian)
+    assert list_scans([tmp_path]) == [tmp_path / "a.dcm"]
+    named = run("process", again, "-o", tmp_path / "out")
+    assert named.exit_code == 1 and "go on with --force" in named.stderr
+    again.write_bytes(again.read_bytes()[:600] + bytes(600))  # damaged
+    assert run("process", again, "-o", tmp_path / "out").exit_code == 1
+
+
 def test_colour_comes_out_of_the_result_file_as_it_went_in(tmp_path, model):
     rgb = np.repeat(fan_frames(2)[..., None], 3, axis=3)
     rgb[:, 20:30, 25:35] = (250, 100, 0)
