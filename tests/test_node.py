@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pydicom
 import pytest
-from _dicom import SENTINEL, write_dicom
+from _dicom import SENTINEL, region, write_dicom
 from _scans import fan_frames
 from click.testing import CliRunner
 
@@ -149,7 +149,8 @@ def test_a_destination_that_is_away_is_tried_again_then_parked_then_taken_up_by_
     assert CliRunner().invoke(main, ["node", "status", "--spool", str(queue.folder)]).exit_code == 0
 
 
-def test_an_archive_may_take_the_default_transfer_syntax_alone(tmp_path):
+def test_an_archive_may_take_the_default_transfer_syntax_alone(tmp_path, recwarn):
+    """And text goes out with its bytes, whatever the character set says of them, and without a word of it."""
     kept = []
 
     def keep(event):
@@ -161,13 +162,19 @@ def test_an_archive_may_take_the_default_transfer_syntax_alone(tmp_path):
     entity.add_supported_context(pydicom.uid.UltrasoundImageStorage, pydicom.uid.ImplicitVRLittleEndian)
     server = entity.start_server(("127.0.0.1", 0), False, evt_handlers=[(pynetdicom.evt.EVT_C_STORE, keep)])
     try:
-        path = scan(tmp_path / "a.dcm", "1.2.3")
+        charset = {"SpecificCharacterSet": "ISO_IR 192", "regions": [region(0, 0, 63, 63)]}
+        path = scan(tmp_path / "a.dcm", "1.2.3", PatientName="M_ller^X", **charset)
+        path.write_bytes(path.read_bytes().replace(b"M_ller", b"M\xfcller").replace(b"S-ID", b"S\xfcID"))
+        recwarn.clear()
         ByStore(Peer("STRICT", "127.0.0.1", server.server_address[1]), "USDEHAZE").send(path)
     finally:
         server.shutdown()
-    sent = pydicom.dcmread(path)
-    assert kept[0].file_meta.TransferSyntaxUID == pydicom.uid.ImplicitVRLittleEndian
-    assert kept[0].PixelData == sent.PixelData and kept[0].PatientName == sent.PatientName
+    assert not recwarn.list
+    image, source = kept[0], pydicom.dcmread(path)
+    assert image.file_meta.TransferSyntaxUID == pydicom.uid.ImplicitVRLittleEndian
+    text = [image.get_item(keyword).value for keyword in ("PatientName", "StudyID")]
+    assert text == [b"M\xfcller^X", b"S\xfcID"] and image.PixelData == source.PixelData
+    assert image.SequenceOfUltrasoundRegions == source.SequenceOfUltrasoundRegions
 
 
 def test_nobody_listening_is_a_reason_not_an_end(tmp_path):
@@ -299,6 +306,7 @@ def test_images_that_were_compressed_with_loss_are_fetched_and_those_made_from_o
     }
     images = {uid: pydicom.dcmread(scan(tmp_path / "a.dcm", uid, ImageType=kind)) for uid, kind in kinds.items()}
     listed = [image.to_json_dict() for image in images.values()]
+    listed[0]["00200011"] = {"vr": "IS", "Value": [None]}
     for item in listed if not tells else ():
         del item["00080008"]
     client = SimpleNamespace(

@@ -8,6 +8,7 @@ from typing import Any
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.dicom.header import words
 from usdehaze.io.dicom.modes import is_secondary
+from usdehaze.io.dicom.quiet import quiet
 from usdehaze.node.destinations import web_client
 from usdehaze.node.receive import ULTRASOUND
 
@@ -15,6 +16,7 @@ _CLASS, _TYPE, _SERIES, _INSTANCE = "00080016", "00080008", "0020000E", "0008001
 _ORDER = ("00200011", "00200013")  # Series Number, Instance Number
 
 
+@quiet()
 def fetch_study(url: str, uid: str, folder: Path, first: int = 1) -> list[Path]:
     """Fetches the ultrasound images of a study that were not made from others.
 
@@ -37,7 +39,7 @@ def fetch_study(url: str, uid: str, folder: Path, first: int = 1) -> list[Path]:
     found = [item for item in found if _value(item, _CLASS) in ULTRASOUND and not is_secondary(_values(item, _TYPE))]
     if not found:
         raise InputError(url, "has no ultrasound image in that study", advice="look for the study in the archive")
-    found.sort(key=lambda item: [int(_value(item, tag) or 0) for tag in _ORDER])
+    found.sort(key=lambda item: [_number(item, tag) for tag in _ORDER])
     paths = []
     for number, item in enumerate(found, first):
         try:
@@ -64,6 +66,14 @@ def _all_instances(client: Any, uid: str) -> list[dict[str, Any]]:
 
 def _values(item: dict[str, Any], tag: str) -> list[str]:
     return [*map(str, item.get(tag, {}).get("Value") or [""])]
+
+
+def _number(item: dict[str, Any], tag: str) -> float:
+    """0 where the server tells none."""
+    try:
+        return float(_value(item, tag))
+    except ValueError:
+        return 0.0
 
 
 def _value(item: dict[str, Any], tag: str) -> str:
