@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from usdehaze.cli import main
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.node import destinations
 from usdehaze.node import queue as queues
 from usdehaze.node.access import Access, Rate, is_loopback, networks, tls_context
 from usdehaze.node.destinations import ByStore, NotSent
@@ -315,6 +316,16 @@ def test_images_that_were_compressed_with_loss_are_fetched_and_those_made_from_o
     monkeypatch.setattr("usdehaze.node.fetch.web_client", lambda url: client)
     fetched = [pydicom.dcmread(path).SOPInstanceUID for path in fetch_study("url", "1.2.3.4", tmp_path)]
     assert fetched == ["1.2.1", "1.2.2"]
+
+
+def test_a_dicomweb_server_that_never_answers_is_waited_for_as_long_as_an_archive(tmp_path, monkeypatch):
+    monkeypatch.setattr(destinations, "TIMEOUT_S", 0.05)
+    path = scan(tmp_path / "a.dcm")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        with pytest.raises(NotSent, match="not stored"):
+            destinations.ByWeb(f"http://127.0.0.1:{server.getsockname()[1]}").send(path)
+    assert 0.4 < time.monotonic() - began < 10
 
 
 def test_access_by_address():

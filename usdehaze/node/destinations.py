@@ -126,7 +126,7 @@ def web_client(url: str) -> Any:
     named = user and password
     session = sessions.create_session_from_user_pass(user, password) if named else sessions.create_session()
     try:
-        client = library.DICOMwebClient(url, session=session)
+        client = library.DICOMwebClient(url, session=session, timeout=(TIMEOUT_S, 10 * TIMEOUT_S))
     except ValueError:
         raise UsdehazeError(f"{url!r} is no DICOMweb service; expected http://HOST:PORT/dicom-web") from None
     client.set_http_retry_params(retry=False)  # whoever sends tries again later
