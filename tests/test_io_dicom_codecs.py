@@ -261,6 +261,18 @@ def test_jpeg_that_declares_a_giant_is_refused_before_it_is_decoded(tmp_path):
     refused(save(tmp_path / "a.dcm", ds, uid.JPEGBaseline8Bit), "65000 x 65000", "64 x 64 as the file says")
 
 
+def test_attributes_of_an_unknown_vr_are_a_line_like_any_other(tmp_path):
+    """Of what describes the pixels, and of what a table of their places is."""
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(2), syntax=uid.RLELossless)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"\x28\0\x04\0CS", b"\x28\0\x04\0Cs"))
+    refused(path, "attribute PhotometricInterpretation is missing")
+    table = b"\xe0\x7f\1\0Ov\x08\0" + bytes(8)
+    path.write_bytes(whole.replace(b"\xe0\x7f\x10\0OB", table + b"\xe0\x7f\x10\0OB"))
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(1).levels, fan_frames(2)[1])
+
+
 def test_a_damaged_rle_frame_is_a_line_like_any_other(tmp_path):
     """Runs that go beyond the frame: more than a decoder's index out of bounds must not come of it."""
     segment = b"\x81\x07" * 40  # 40 runs of 128, of which 32 fill the frame

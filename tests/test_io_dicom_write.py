@@ -464,6 +464,16 @@ def test_a_name_keeps_its_bytes_whatever_the_character_set(tmp_path, charset, na
     assert charset.encode() in out
 
 
+@pytest.mark.parametrize("group", [0, 2])
+def test_elements_of_commands_and_headers_among_the_attributes_are_left_out(tmp_path, group):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(1))
+    before, stray = b"\x10\0\x20\0LO", struct.pack("<HH2sH4s", group, 0x16, b"AE", 4, b"TITL")
+    assert path.read_bytes().count(before) == 1
+    path.write_bytes(path.read_bytes().replace(before, stray + before))
+    ds, _ = derive(path, tmp_path / "b.dcm")
+    assert ds.PatientID == "SENTINEL-ID" and ds.PatientName == SENTINEL and (group, 0x16) not in ds
+
+
 def test_an_attribute_that_cannot_be_read_does_not_stop_the_others(tmp_path):
     ds = dataset(fan_frames(1))
     path = save(tmp_path / "a.dcm", ds)

@@ -17,7 +17,7 @@ from pydicom.pixels import get_decoder
 from pydicom.uid import UID
 
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word
+from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word, words
 from usdehaze.io.dicom.jpeg import j2k_size, jpeg_xl_size, parse_jpeg, with_raw_components
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.limits import MIN_SIDE, check_frame
@@ -101,7 +101,7 @@ def read_pixel_format(header: Header, path: object) -> PixelFormat:
         return whole_number(header.attributes, keyword, path, default)
 
     photometric = word(header.attributes, "PhotometricInterpretation").upper()
-    if not photometric and not header.attributes.get("PhotometricInterpretation"):
+    if not words(header.attributes, "PhotometricInterpretation"):
         raise InputError(path, "attribute PhotometricInterpretation is missing", "a DICOM image")
     samples = number("SamplesPerPixel", 1 if photometric in GREYS else 3)
     if photometric not in GREYS | COLOURS:
