@@ -71,6 +71,17 @@ def test_derived_images_are_not_dehazed_again_whatever_they_are_called(tmp_path,
     assert "made by usdehaze" not in run("process", study / "IM0001.dcm", "-o", tmp_path / "out", "--overwrite").stderr
 
 
+def test_derived_images_that_were_deflated_are_not_dehazed_again(tmp_path, model):
+    run("process", write_dicom(tmp_path / "a.dcm", fan_frames(3)), "-o", tmp_path / "made")
+    ds = pydicom.dcmread(tmp_path / "made" / "a.dehazed.dcm")
+    again = save(tmp_path / "b.dcm", ds, pydicom.uid.DeflatedExplicitVRLittleEndian)
+    assert list_scans([tmp_path]) == [tmp_path / "a.dcm"]
+    named = run("process", again, "-o", tmp_path / "out")
+    assert named.exit_code == 1 and "go on with --force" in named.stderr
+    again.write_bytes(again.read_bytes()[:600] + bytes(600))  # damaged
+    assert run("process", again, "-o", tmp_path / "out").exit_code == 1
+
+
 def test_colour_comes_out_of_the_result_file_as_it_went_in(tmp_path, model):
     rgb = np.repeat(fan_frames(2)[..., None], 3, axis=3)
     rgb[:, 20:30, 25:35] = (250, 100, 0)
@@ -106,6 +117,24 @@ def test_folders_are_searched_by_content(tmp_path, model):
     done = run("process", tmp_path / "study", "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert files_in(tmp_path / "out") == [f"series/IM000{i}.dehazed.{kind}" for i in "12" for kind in ("dcm", "h5")]
+
+
+def test_what_holds_no_image_does_not_count_in_a_folder_and_is_refused_by_name(tmp_path, model):
+    """Reports and presentation states, as most studies of the heart have them."""
+    study = tmp_path / "study"
+    study.mkdir()
+    write_dicom(study / "IM0001", fan_frames(1))
+    storage = "1.2.840.10008.5.1.4.1.1."
+    for number, kind in enumerate(("88.33", "88.59", "11.1", "104.1", "9.1.1", "66", "66.4", "67"), 2):
+        write_dicom(study / f"IM000{number}", fan_frames(1), SOPClassUID=storage + kind)
+    done = run("process", study, "-o", tmp_path / "out")
+    assert done.exit_code == 0 and "1 scans dehazed, 0 failed" in done.output, done.output
+    assert run("info", study).exit_code == 0
+    named = run("process", study / "IM0002", "-o", tmp_path / "out")
+    assert named.exit_code == 1 and "is a DICOM file of another kind (Comprehensive SR Storage)" in named.stderr
+    write_dicom(study / "IM0001", fan_frames(1), SOPClassUID=storage + "2")  # an image is told, of whatever kind
+    done = run("process", study, "-o", tmp_path / "out")
+    assert done.exit_code == 1 and done.stderr.count("another kind") == 1
 
 
 def test_info_on_dicom(tmp_path):

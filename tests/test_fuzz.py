@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from validation.fuzz import judge, make_seeds
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_whole_files_end_in_frames_and_derived_images(tmp_path):
+    """Else nothing would be seen of what damage does to these."""
+    seeds = [seed for seed in make_seeds(tmp_path) if not seed.name.endswith("DICOMDIR")]
+    outcomes = {seed.name: judge(seed, tmp_path / "derived.dcm") for seed in seeds}
+    assert {name: outcome for name, outcome in outcomes.items() if outcome != ("frames", "")} == {}
+    assert (tmp_path / "derived.dcm").is_file()
 
 
 @pytest.mark.slow

@@ -127,11 +127,23 @@ def test_jpeg_xl_needs_an_extra(tmp_path, monkeypatch):
     refused(path, "JPEG XL needs a decoder that is not installed", "pip install usdehaze[codecs]")
 
 
-@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.94", "1.2.840.10008.1.2.1.98", "1.2.3.4"])
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.94", "1.2.840.10008.1.2.8.1", "1.2.3.4"])
 def test_other_transfer_syntaxes_are_refused(tmp_path, syntax):
     ds = dataset(fan_frames(1), PixelData=encapsulate([b"stream"]))
     ds["PixelData"].is_undefined_length = True
     refused(save(tmp_path / "a.dcm", ds, syntax), "a transfer syntax that is not read", "native, RLE, JPEG")
+
+
+@pytest.mark.parametrize(("shape", "bits"), [((64, 64), 8), ((63, 65), 8), ((64, 64), 12)])
+def test_frames_that_are_encapsulated_but_not_compressed(tmp_path, shape, bits):
+    frames = fan_frames(3, *shape).astype(np.uint8 if bits == 8 else "<u2") << (bits - 8)
+    ds = dataset(frames, bits=bits, PixelData=encapsulate([frame.tobytes() for frame in frames]))
+    ds["PixelData"].is_undefined_length = True
+    path = save(tmp_path / "a.dcm", ds, "1.2.840.10008.1.2.1.98")
+    with open_dicom(path) as scan:
+        assert [np.array_equal(scan.picture(i).levels, frames[i]) for i in range(3)] == [True] * 3
+    ds.PixelData = encapsulate([frame.tobytes()[:-2] for frame in frames])
+    refused(save(tmp_path / "a.dcm", ds, "1.2.840.10008.1.2.1.98"), "cannot be decoded (Explicit VR Little Endian)")
 
 
 def test_deflated_files(tmp_path):
@@ -247,6 +259,18 @@ def test_jpeg_that_declares_a_giant_is_refused_before_it_is_decoded(tmp_path):
     ds = dataset(fan_frames(1), PixelData=encapsulate([b"\xff\xd8" + header + b"\xff\xd9"]))
     ds["PixelData"].is_undefined_length = True
     refused(save(tmp_path / "a.dcm", ds, uid.JPEGBaseline8Bit), "65000 x 65000", "64 x 64 as the file says")
+
+
+def test_attributes_of_an_unknown_vr_are_a_line_like_any_other(tmp_path):
+    """Of what describes the pixels, and of what a table of their places is."""
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(2), syntax=uid.RLELossless)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"\x28\0\x04\0CS", b"\x28\0\x04\0Cs"))
+    refused(path, "attribute PhotometricInterpretation is missing")
+    table = b"\xe0\x7f\1\0Ov\x08\0" + bytes(8)
+    path.write_bytes(whole.replace(b"\xe0\x7f\x10\0OB", table + b"\xe0\x7f\x10\0OB"))
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(1).levels, fan_frames(2)[1])
 
 
 def test_a_damaged_rle_frame_is_a_line_like_any_other(tmp_path):

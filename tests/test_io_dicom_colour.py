@@ -9,7 +9,8 @@ from pydicom.uid import JPEGBaseline8Bit, RLELossless
 
 from usdehaze.decibels import grey_to_db
 from usdehaze.errors import InputError
-from usdehaze.io.dicom import open_dicom
+from usdehaze.io.dicom import DicomScan, open_dicom
+from usdehaze.io.reading import with_options
 
 COLOURS = {  # name: R, G, B, luma by ITU-R BT.601
     "red": (255, 0, 0, 76),
@@ -171,6 +172,17 @@ def test_the_window_of_more_than_8_bits_spans_the_dynamic_range(tmp_path, photom
     np.testing.assert_allclose(frames_db, 60 * (share - 1), atol=1e-4)
 
 
+@pytest.mark.parametrize("photometric", ["MONOCHROME2", "MONOCHROME1"])
+@pytest.mark.parametrize("window", [{}, {"WindowCenter": 2500, "WindowWidth": 1000}, {"VOILUTSequence": [Dataset()]}])
+def test_levels_that_are_told_are_of_all_stored_values(tmp_path, photometric, window):
+    frames = fan_frames(2)
+    stored = frames.astype(np.uint16)  # of 12 bits, as large as those of 8
+    stored = 4095 - stored if photometric == "MONOCHROME1" else stored
+    path = write_dicom(tmp_path / "a.dcm", stored, photometric, bits=12, **window)
+    with DicomScan(path, with_options(None, path, levels=(0, 255), strict=True, dynamic_range_db=60)) as scan:
+        np.testing.assert_allclose(scan.read_db(0, 2), grey_to_db(frames, 60), atol=1e-4)
+
+
 def test_the_window_of_8_bits_is_for_the_screen_alone(tmp_path):
     frames = fan_frames(1)
     path = write_dicom(tmp_path / "a.dcm", frames, WindowCenter=60, WindowWidth=80)
@@ -208,6 +220,28 @@ def test_levels_by_a_table_are_refused(tmp_path):
     table.ModalityLUTType = "US"
     with pytest.raises(InputError, match="grey levels by a table"):
         open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(1), ModalityLUTSequence=[table], **CAPTURE))
+
+    with pytest.raises(InputError, match=r"grey levels by a table \(VOI LUT\)"):
+        open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(1).astype(np.uint16), VOILUTSequence=[table]))
+
+
+@pytest.mark.parametrize(("bits", "value", "limit"), [(8, 255, None), (8, 240, 255), (16, 65535, None)])
+def test_padding_around_the_image_is_black_and_the_same_value_in_it_stays(tmp_path, bits, value, limit):
+    frames = np.minimum(fan_frames(2, 96, 96), 230).astype(np.uint8 if bits == 8 else np.uint16)
+    frames[:, 50, 45:50] = min(value, 255)
+    padded = np.where(frames == 0, value, frames).astype(frames.dtype)
+    if limit is not None:
+        padded[:, 0] = limit
+    more = {"PixelPaddingValue": value} | ({} if limit is None else {"PixelPaddingRangeLimit": limit})
+    with open_dicom(write_dicom(tmp_path / "a.dcm", padded, **more)) as scan:
+        cine = scan.read()
+        assert sum("Pixel Padding Value" in note for note in scan.source.assumptions) == 1
+    expected = frames.astype(float)
+    if limit is not None:
+        expected[:, 0] = 0
+    np.testing.assert_allclose((cine.frames / 60 + 1) * 255, expected, atol=0.01)
+    with open_dicom(write_dicom(tmp_path / "a.dcm", fan_frames(2), PixelPaddingValue=0)) as scan:
+        assert not any("Padding" in note for note in scan.source.assumptions)
 
 
 def test_lossy_compression_leaves_grey_speckle_grey(tmp_path):

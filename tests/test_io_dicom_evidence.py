@@ -356,3 +356,38 @@ def test_chroma_of_every_fourth_pixel_is_refused_where_it_is_not_compressed(tmp_
     path = labelled(tmp_path / "a.dcm", (n_frames, 64, 64, 3), "YBR_PARTIAL_420", data, SOPClassUID=kind)
     with pytest.raises(InputError, match="chroma of every fourth pixel"):
         open_dicom(path)
+
+
+@pytest.mark.parametrize("syntax", [uid.JPEGLSLossless, uid.JPEG2000Lossless])
+def test_rows_and_columns_of_a_stream_that_are_exchanged(tmp_path, syntax):
+    frames = fan_frames(3, 96, 120)
+    ds = dataset(frames)
+    ds.compress(syntax, frames, generate_instance_uid=False)
+    ds.Rows, ds.Columns = ds.Columns, ds.Rows
+    with open_dicom(save(tmp_path / "a.dcm", ds, syntax)) as scan:
+        assert [note for note in scan.source.assumptions if "96 rows of 120" in note]
+        np.testing.assert_allclose(scan.read_db(0, 3), (frames / 255.0 - 1) * 60, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["grey", "16 bits", "RGB", "planes"])
+def test_rows_and_columns_that_are_exchanged(tmp_path, kind):
+    frames = stored = fan_frames(3, 96, 120)
+    if kind == "16 bits":
+        stored = frames.astype(np.uint16) * 257
+    elif kind != "grey":
+        stored = np.repeat(frames[..., None], 3, axis=-1)
+    ds = dataset(stored, "RGB" if stored.ndim == 4 else "MONOCHROME2")
+    if kind == "planes":
+        ds.PlanarConfiguration, ds.PixelData = 1, stored.transpose(0, 3, 1, 2).tobytes()
+    ds.Rows, ds.Columns = ds.Columns, ds.Rows
+    with open_dicom(save(tmp_path / "a.dcm", ds)) as scan:
+        assert [note for note in scan.source.assumptions if "96 rows of 120" in note]
+        np.testing.assert_allclose(scan.read_db(0, 3), (frames / 255.0 - 1) * 60, atol=1e-4)
+
+
+def test_layers_are_no_rows_of_another_length(tmp_path):
+    """A linear image whose neighbours in a row are far more alike than those in a column."""
+    layers = np.repeat(np.random.default_rng(0).integers(1, 255, (1, 120, 1), dtype=np.uint8), 96, axis=2)
+    for frames in (layers, np.pad(layers, ((0, 0), (0, 0), (3, 3)))):
+        with open_dicom(write_dicom(tmp_path / "a.dcm", frames)) as scan:
+            assert scan.shape == frames.shape[1:]

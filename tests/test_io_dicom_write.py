@@ -1,6 +1,7 @@
 """Derived images: their pixels, what they keep of the source, what they say of themselves."""
 
 import struct
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -16,8 +17,10 @@ from pydicom.dataset import Dataset
 import usdehaze
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
-from usdehaze.io.dicom import DicomWriter, open_dicom
+from usdehaze.io.dicom import DicomScan, DicomWriter, open_dicom
 from usdehaze.io.dicom.pixels_out import PixelDataWriter
+from usdehaze.io.reading import with_options
+from usdehaze.io.runs import run_of
 
 SYNTAXES = {
     "explicit": uid.ExplicitVRLittleEndian,
@@ -128,9 +131,10 @@ def test_the_window_of_an_8_bit_grey_source_still_fits(tmp_path):
 def test_rescaled_levels_are_written_as_they_look_without_a_window_of_other_values(tmp_path, slope):
     frames = fan_frames(1)
     more = {"RescaleSlope": slope, "RescaleIntercept": 255 if slope < 0 else 0, "WindowCenter": 64, "WindowWidth": 128}
+    more["RealWorldValueMappingSequence"] = [Dataset()]
     ds, _ = derive(write_dicom(tmp_path / "a.dcm", frames, **more), tmp_path / "b.dcm", by_db=0)
     assert np.array_equal(ds.pixel_array, (255 - frames if slope < 0 else frames)[0])
-    assert "WindowCenter" not in ds and "RescaleSlope" not in ds
+    assert "WindowCenter" not in ds and "RescaleSlope" not in ds and "RealWorldValueMappingSequence" not in ds
 
 
 def test_the_haze_is_a_second_series_of_grey_levels(tmp_path):
@@ -282,6 +286,54 @@ def test_uids_depend_on_the_source_and_on_how_it_was_made_and_on_nothing_else(tm
     assert uids(other)[0] == made[0] and uids(other)[1] != made[1]  # images of one series share the derived one
 
 
+def test_images_read_with_other_options_are_other_images_of_another_run(tmp_path):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(2))
+    made, runs = [], set()
+    for options in ({}, {"levels": (0, 200)}, {"levels": (255, 0)}, {"rectangle": True}):
+        with DicomScan(path, with_options(None, path, **options)) as scan:
+            with DicomWriter(tmp_path / "b.dcm", scan, overwrite=True) as writer:
+                writer.append(lowered(scan.read()))
+            runs.add(run_of(tmp_path / "b.dcm"))
+        made.append(pydicom.dcmread(tmp_path / "b.dcm"))
+    for keyword in ("SOPInstanceUID", "SeriesInstanceUID", "SeriesNumber"):
+        assert len({ds[keyword].value for ds in made}) == 4, keyword
+    assert len(runs) == 4
+    assert "read with --levels 0:200" in made[1].DerivationDescription
+    assert "read with" not in made[0].DerivationDescription
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize(("levels", "step"), [((0, 200), 20), ((20, 200), 18), ((200, 0), -20)])
+def test_levels_that_were_asked_for_are_those_of_the_pixels_too(tmp_path, colour, levels, step):
+    """6 of 60 dB are a tenth of the levels between black and white; text beside the image keeps its own."""
+    stored = fan_frames(1).clip(0, 200)
+    stored[:, 2:4, 2:20] = 250
+    stored = np.repeat(stored[..., None], 3, axis=-1) if colour else stored
+    if colour:
+        stored[:, 2:4, 30:40] = (200, 0, 0)
+    path = write_dicom(tmp_path / "a.dcm", stored, "RGB" if colour else "MONOCHROME2", regions=[region(0, 5, 63, 63)])
+    with DicomScan(path, with_options(None, path, levels=levels)) as scan:
+        with DicomWriter(tmp_path / "b.dcm", scan) as writer:
+            writer.append(lowered(scan.read()))
+    out = pydicom.dcmread(tmp_path / "b.dcm").pixel_array.astype(int)
+    assert np.array_equal(out[:5], stored[0, :5])
+    part = slice(20, 50), slice(28, 36)  # in the fan
+    moved, before = out[part] - stored[0][part], stored[0][part]
+    assert (moved[(before > 45) & (before < 175)] == -step).all()
+
+
+@pytest.mark.parametrize("n_notes", [1, 30])
+def test_what_was_done_is_told_however_much_there_is_to_tell_besides(tmp_path, n_notes):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(1), DerivationDescription="b" * 1000)
+    with open_dicom(path) as scan:
+        scan.source = replace(scan.source, assumptions=("Something was assumed of the file.",) * n_notes)
+        with DicomWriter(tmp_path / "b.dcm", scan) as writer:
+            writer.append(lowered(scan.read()))
+    told = pydicom.dcmread(tmp_path / "b.dcm").DerivationDescription
+    assert len(told) <= 1024 and "Ultrasound with its haze removed by usdehaze" in told and told.endswith("seed 0")
+    assert "Something was assumed of the file." in told and told.startswith("b" * 100) == (n_notes == 1)
+
+
 def test_what_belongs_to_the_source_alone_is_dropped(tmp_path):
     ds = dataset(fan_frames(1))
     block = ds.private_block(0x0029, "MAKER", create=True)
@@ -332,6 +384,18 @@ def test_frame_time_vector_is_cut_along(tmp_path):
     assert ds.FrameIncrementPointer == 0x00181065
     with open_dicom(path_first) as again:
         assert again.frame_times_s == pytest.approx([0, 0.02, 0.05])
+
+
+def test_a_frame_time_vector_of_more_than_64_kib_keeps_its_times(tmp_path):
+    """With explicit VR it is of VR UN, for its length (PS3.5 6.2.2)."""
+    vector = [0, *(f"{33.3333 + i % 10 / 10000:.4f}" for i in range(8499))]
+    frames = np.repeat(fan_frames(1, 16, 16), 8500, axis=0)
+    ds = dataset(frames, FrameTimeVector=vector, FrameIncrementPointer=0x00181065, FrameTime=None)
+    source = save(tmp_path / "a.dcm", ds, uid.ImplicitVRLittleEndian)
+    derive(source, tmp_path / "b.dcm", chunk=8500)
+    with open_dicom(source) as scan, open_dicom(tmp_path / "b.dcm") as again:
+        assert again.frame_times_s == pytest.approx(scan.frame_times_s)
+        assert scan.frame_times_s[-1] == pytest.approx(sum(map(float, vector)) / 1000)
 
 
 def test_a_single_frame_of_a_cine_says_nothing_of_time(tmp_path):
@@ -398,6 +462,16 @@ def test_a_name_keeps_its_bytes_whatever_the_character_set(tmp_path, charset, na
     length = len(name) + len(name) % 2
     assert struct.pack("<HH2sH", 0x0010, 0x0010, b"PN", length) + name in out
     assert charset.encode() in out
+
+
+@pytest.mark.parametrize("group", [0, 2])
+def test_elements_of_commands_and_headers_among_the_attributes_are_left_out(tmp_path, group):
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(1))
+    before, stray = b"\x10\0\x20\0LO", struct.pack("<HH2sH4s", group, 0x16, b"AE", 4, b"TITL")
+    assert path.read_bytes().count(before) == 1
+    path.write_bytes(path.read_bytes().replace(before, stray + before))
+    ds, _ = derive(path, tmp_path / "b.dcm")
+    assert ds.PatientID == "SENTINEL-ID" and ds.PatientName == SENTINEL and (group, 0x16) not in ds
 
 
 def test_an_attribute_that_cannot_be_read_does_not_stop_the_others(tmp_path):

@@ -1,5 +1,7 @@
 """Files that cannot be used: each gives one line that names the file, what was found, and what would have worked."""
 
+import gzip
+
 import h5py
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ def test_what_is_not_hdf5(tmp_path):
         ("a.seq.nrrd", b"NRRD0004\ntype: uint8\n", "is no scan (NRRD, which is not read); expected"),
         ("a.nc", b"CDF\1\0\0\0\0", "is no scan (netCDF 3, which is not read; netCDF 4 is HDF5)"),
         ("empty.h5", b"", "is no scan (empty)"),
+        ("study.zip", b"PK\3\4" + bytes(40), "is no scan (a zip or gzip archive, to be unpacked)"),
+        ("a.dcm.gz", gzip.compress(bytes(400)), "is no scan (a zip or gzip archive, to be unpacked)"),
     ):
         (tmp_path / name).write_bytes(content)
         refused(tmp_path / name, found, "expected an HDF5 or DICOM file, a MetaImage, or images")

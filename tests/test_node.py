@@ -10,20 +10,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pydicom
 import pytest
-from _dicom import SENTINEL, write_dicom
+from _dicom import SENTINEL, region, write_dicom
 from _scans import fan_frames
 from click.testing import CliRunner
 
 from usdehaze.cli import main
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.node import destinations
 from usdehaze.node import queue as queues
 from usdehaze.node.access import Access, Rate, is_loopback, networks, tls_context
 from usdehaze.node.destinations import ByStore, NotSent
+from usdehaze.node.fetch import fetch_study
 from usdehaze.node.queue import Queue
-from usdehaze.node.receive import OUT_OF_RESOURCES, Receiver
+from usdehaze.node.receive import OUT_OF_RESOURCES, ULTRASOUND, Receiver
 from usdehaze.node.titles import Peer
 from usdehaze.node.work import Dehazed, Node
 
@@ -104,6 +107,16 @@ def archive_file(tmp_path, archive):
     yield path
 
 
+@pytest.mark.parametrize("kind", ULTRASOUND)
+def test_images_of_retired_classes_are_taken_too(tmp_path, queue, kind):
+    receiver, port = receiver_of(queue, [])
+    try:
+        assert send(scan(tmp_path / "a.dcm", "1.2.3", SOPClassUID=kind), port) == 0
+        assert queue.counts()["waiting"] == 1
+    finally:
+        receiver.stop()
+
+
 def test_c_echo_is_answered(queue):
     receiver, port = receiver_of(queue)
     entity = pynetdicom.AE("MODALITY")
@@ -135,6 +148,34 @@ def test_a_destination_that_is_away_is_tried_again_then_parked_then_taken_up_by_
         node.stop()
     assert set(archive.uids) == {"1.2.3.1"}
     assert CliRunner().invoke(main, ["node", "status", "--spool", str(queue.folder)]).exit_code == 0
+
+
+def test_an_archive_may_take_the_default_transfer_syntax_alone(tmp_path, recwarn):
+    """And text goes out with its bytes, whatever the character set says of them, and without a word of it."""
+    kept = []
+
+    def keep(event):
+        event.dataset.file_meta = event.file_meta
+        kept.append(event.dataset)
+        return 0
+
+    entity = pynetdicom.AE("STRICT")
+    entity.add_supported_context(pydicom.uid.UltrasoundImageStorage, pydicom.uid.ImplicitVRLittleEndian)
+    server = entity.start_server(("127.0.0.1", 0), False, evt_handlers=[(pynetdicom.evt.EVT_C_STORE, keep)])
+    try:
+        charset = {"SpecificCharacterSet": "ISO_IR 192", "regions": [region(0, 0, 63, 63)]}
+        path = scan(tmp_path / "a.dcm", "1.2.3", PatientName="M_ller^X", **charset)
+        path.write_bytes(path.read_bytes().replace(b"M_ller", b"M\xfcller").replace(b"S-ID", b"S\xfcID"))
+        recwarn.clear()
+        ByStore(Peer("STRICT", "127.0.0.1", server.server_address[1]), "USDEHAZE").send(path)
+    finally:
+        server.shutdown()
+    assert not recwarn.list
+    image, source = kept[0], pydicom.dcmread(path)
+    assert image.file_meta.TransferSyntaxUID == pydicom.uid.ImplicitVRLittleEndian
+    text = [image.get_item(keyword).value for keyword in ("PatientName", "StudyID")]
+    assert text == [b"M\xfcller^X", b"S\xfcID"] and image.PixelData == source.PixelData
+    assert image.SequenceOfUltrasoundRegions == source.SequenceOfUltrasoundRegions
 
 
 def test_nobody_listening_is_a_reason_not_an_end(tmp_path):
@@ -239,6 +280,52 @@ def test_bytes_that_are_no_dicom_end_in_a_line_and_the_node_goes_on(tmp_path, qu
     assert send(scan(tmp_path / "a.dcm"), port) == 0 and queue.counts()["waiting"] == 1
     receiver.stop()
     assert all("\n" not in line for line in said)
+
+
+@pytest.mark.parametrize("pages", [2, 100])
+@pytest.mark.parametrize("begins_anew", [True, False])
+def test_a_server_may_list_only_so_many_images_at_once(tmp_path, monkeypatch, pages, begins_anew):
+    images = {uid: pydicom.dcmread(scan(tmp_path / "a.dcm", uid)) for uid in (f"1.2.{n}" for n in range(5))}
+    listed = [image.to_json_dict() for image in images.values()]
+
+    def search(study, *, fields, offset=0):
+        return listed if begins_anew else listed[offset : offset + pages]
+
+    client = SimpleNamespace(search_for_instances=search, retrieve_instance=lambda *uids: images[uids[-1]])
+    monkeypatch.setattr("usdehaze.node.fetch.web_client", lambda url: client)
+    assert len(fetch_study("url", "1.2.3.4", tmp_path)) == 5
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_images_that_were_compressed_with_loss_are_fetched_and_those_made_from_others_are_not(
+    tmp_path, monkeypatch, tells
+):
+    kinds = {
+        "1.2.1": ["ORIGINAL", "PRIMARY"],
+        "1.2.2": ["DERIVED", "PRIMARY", "", "0001"],
+        "1.2.3": ["DERIVED", "SECONDARY"],
+    }
+    images = {uid: pydicom.dcmread(scan(tmp_path / "a.dcm", uid, ImageType=kind)) for uid, kind in kinds.items()}
+    listed = [image.to_json_dict() for image in images.values()]
+    listed[0]["00200011"] = {"vr": "IS", "Value": [None]}
+    for item in listed if not tells else ():
+        del item["00080008"]
+    client = SimpleNamespace(
+        search_for_instances=lambda *_, **__: listed, retrieve_instance=lambda study, series, instance: images[instance]
+    )
+    monkeypatch.setattr("usdehaze.node.fetch.web_client", lambda url: client)
+    fetched = [pydicom.dcmread(path).SOPInstanceUID for path in fetch_study("url", "1.2.3.4", tmp_path)]
+    assert fetched == ["1.2.1", "1.2.2"]
+
+
+def test_a_dicomweb_server_that_never_answers_is_waited_for_as_long_as_an_archive(tmp_path, monkeypatch):
+    monkeypatch.setattr(destinations, "TIMEOUT_S", 0.05)
+    path = scan(tmp_path / "a.dcm")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        with pytest.raises(NotSent, match="not stored"):
+            destinations.ByWeb(f"http://127.0.0.1:{server.getsockname()[1]}").send(path)
+    assert 0.4 < time.monotonic() - began < 10
 
 
 def test_access_by_address():

@@ -27,7 +27,8 @@ def study(tmp_path):
     """A folder of a cine, an image derived from it, and a slice of MR; and a posterior."""
     folder = tmp_path / "study"
     folder.mkdir()
-    write_dicom(folder / f"a {SENTINEL}.dcm", fan_frames(3), regions=[region()])
+    lossy = {"ImageType": ["DERIVED", "PRIMARY"]}  # compressed with loss, but as it was taken
+    write_dicom(folder / f"a {SENTINEL}.dcm", fan_frames(3), regions=[region()], **lossy)
     derived = {"SOPInstanceUID": "1.2.9", "ImageType": ["DERIVED", "SECONDARY"]}
     write_dicom(folder / "b.dcm", fan_frames(1), regions=[region()], **derived)
     write_dicom(folder / "c.dcm", fan_frames(1), Modality="MR", SOPClassUID="1.2.840.10008.5.1.4.1.1.4")

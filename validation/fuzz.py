@@ -150,18 +150,16 @@ def judge(path: Path, derived: Path) -> tuple[str, str]:
 
 def _derive(path: Path, derived: Path) -> None:
     """Writes the first frames of a DICOM file as a derived image, nothing removed."""
-    from types import SimpleNamespace
-
     from usdehaze.io import kind_of
     from usdehaze.io.dicom import DicomWriter, open_dicom
+    from usdehaze.result import Result
 
     if kind_of(path) != "DICOM":
         return
     opened: Any = open_dicom(path, frames=slice(0, FRAMES_READ))
     with opened as scan, DicomWriter(derived, scan, transfer_syntax="rle", overwrite=True) as writer:
         cine = scan.read()
-        result: Any = SimpleNamespace(cine=cine, tissue=cine.frames, haze=cine.frames, std=None, settings={})
-        writer.append(result)
+        writer.append(Result(cine, cine.frames, cine.frames, None, {}))
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

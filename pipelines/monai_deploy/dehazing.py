@@ -11,6 +11,7 @@ from usdehaze import Dehazer, open_scan
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.dicom import DicomScan, DicomWriter
 from usdehaze.io.dicom.header import words
+from usdehaze.io.dicom.modes import is_secondary
 from usdehaze.io.sink import SinkSet
 
 FRAMES_AT_ONCE = 32
@@ -68,7 +69,7 @@ def _dehaze_image(path: Path, stem: Path, dehazer: Dehazer) -> list[Path]:
     with open_scan(path) as scan:
         if not isinstance(scan, DicomScan):
             raise InputError(path, "is no DICOM image", "ultrasound as DICOM")
-        if words(scan.attributes, "ImageType")[:1] == ["DERIVED"]:
+        if is_secondary(words(scan.attributes, "ImageType")):
             raise InputError(path, "was derived from another image", "an original one")
         targets = {what: stem.with_name(f"{stem.name}.dehazed{end}.dcm") for what, end in ENDS.items()}
         writers = [DicomWriter(target, scan, what=what, overwrite=True) for what, target in targets.items()]

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,19 @@ _META_IMAGE = re.compile(rb"(\w+ *= *[^\n]*\n)*(ObjectType|NDims)\b")  # whichev
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
-_DIRECTORY = b"\2\0\2\0UI\x14\x001.2.840.10008.1.3.10"  # Media Storage SOP Class UID of a DICOMDIR
-_FOREIGN = {  # formats of images that are not read: to be converted
+_FOREIGN = {  # what is not read
     re.compile(rb"NRRD\d{4}"): "NRRD, which is not read",
     re.compile(rb"CDF[\1\2\5]"): "netCDF 3, which is not read; netCDF 4 is HDF5",
     re.compile(rb"RIFF.{4}WEBP", re.DOTALL): "WebP, which is not read",
     re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
     re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
+    re.compile(rb"PK\3\4|\x1f\x8b"): "a zip or gzip archive, to be unpacked",
 }
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
+# Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
+# registrations and segmentations
+_DIRECTORY = rb"1\.2\.840\.10008\.1\.3\.10"
+_NO_IMAGE = rb"1\.2\.840\.10008\.5\.1\.4\.1\.1\.(88\.|11\.|104\.|9\.|66\.|68\.|6[67][\0\x02])"
 _DICOM_GROUPS = (b"\x02\0", b"\x08\0")  # little endian, of the first elements of a data set
 
 
@@ -131,16 +135,22 @@ def _is_numpy_archive(path: Path, start: bytes) -> bool:
         return file.read(30 + int.from_bytes(start[26:28], "little")).endswith(b".npy")
 
 
-def _is_directory(path: Path, start: bytes) -> bool:
-    if start[128:] != b"DICM":
-        return False
-    with open(path, "rb") as file:
-        return _DIRECTORY in file.read(1024)
+def _is_dicom_of(class_uid: bytes) -> Callable[[Path, bytes], bool]:
+    """Whether a file is DICOM of some SOP class, a pattern."""
+    pattern = re.compile(rb"\x02\0\x02\0UI.." + class_uid, re.DOTALL)
+
+    def signature(path: Path, start: bytes) -> bool:
+        if start[128:] != b"DICM":
+            return False
+        with open(path, "rb") as file:
+            return pattern.search(file.read(1024)) is not None
+
+    return signature
 
 
 DICOMDIR = FileFormat(
     name="DICOMDIR",
-    signature=_is_directory,
+    signature=_is_dicom_of(_DIRECTORY),
     open_scan=lazily("usdehaze.io.dicom.directory", "refuse"),
     is_alone=lambda path: False,
     scans_listed=lazily("usdehaze.io.dicom.directory", "images_listed"),
@@ -153,6 +163,7 @@ DICOM = FileFormat(
     holds="log-compressed grey levels",
     suffixes=(".dcm", ".dicom", ".ima"),
 )
+DICOM_WITHOUT_IMAGE = replace(DICOM, signature=_is_dicom_of(_NO_IMAGE), is_alone=lambda path: False)
 META_IMAGE = FileFormat(
     name="MetaImage",
     signature=lambda path, start: _META_IMAGE.match(start) is not None,
@@ -227,7 +238,21 @@ IMAGE_FOLDER = FileFormat(
     of_folders=True,
 )
 # looked at in this order
-FORMATS = [DICOMDIR, DICOM, META_IMAGE, IMAGE, GIF, FILM, NPY, NPZ, MATLAB, HDF5, NIFTI, IMAGE_FOLDER]
+FORMATS = [
+    DICOMDIR,
+    DICOM_WITHOUT_IMAGE,
+    DICOM,
+    META_IMAGE,
+    IMAGE,
+    GIF,
+    FILM,
+    NPY,
+    NPZ,
+    MATLAB,
+    HDF5,
+    NIFTI,
+    IMAGE_FOLDER,
+]
 SUFFIXES = sorted({suffix for found in FORMATS for suffix in found.suffixes}, key=len, reverse=True)
 
 

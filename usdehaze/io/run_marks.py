@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import zlib
+from contextlib import suppress
 from pathlib import Path
 
 MARK = "usdehaze-run:"
 _LOOKED_THROUGH, _PIECE = 2**20, 2**16  # bytes from the beginning of a file
+_DEFLATED = b"1.2.840.10008.1.2.1.99"  # transfer syntax of DICOM, told in the first 1024 bytes
 _PIXEL_DATA = b"\xe0\x7f\x10\x00"  # DICOM's tag, behind which no text follows
 
 
@@ -21,6 +24,10 @@ def start_of(path: Path) -> bytes:
                     break
     except OSError:
         return b""
+    if _DEFLATED in start[:1024]:
+        data_set = 144 + int.from_bytes(start[140:144], "little")  # behind group 2, which says its length
+        with suppress(zlib.error):
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(start[data_set:], _LOOKED_THROUGH)
     return start
 
 

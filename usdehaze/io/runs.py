@@ -32,7 +32,7 @@ def run_id(scan: Scan, result: Result) -> str:
     values = {
         **{name: value for name, value in result.settings.items() if value is not None},  # as files keep them
         "version": result.usdehaze_version,
-        "source": [source.sha256, source.dataset, source.units],
+        "source": [source.sha256, source.dataset, source.units, *filter(None, [source.options])],
         "frames": [source.first_frame, scan.n_frames, *scan.shape],
         "dynamic_range_db": float(scan.dynamic_range_db),
     }

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import ssl
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from usdehaze.errors import UsdehazeError
+from usdehaze.io.dicom.quiet import quiet
 from usdehaze.node.titles import Peer, pynetdicom
 from usdehaze.optional import needed
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
 
 TIMEOUT_S = 60.0
 USER, PASSWORD = "USDEHAZE_DICOMWEB_USER", "USDEHAZE_DICOMWEB_PASSWORD"  # environment variables
@@ -44,6 +48,7 @@ class ByStore:
     def __init__(self, peer: Peer, title: str, tls: ssl.SSLContext | None = None) -> None:
         self.peer, self.title, self.tls, self.name = peer, title, tls, str(peer)
 
+    @quiet()
     def send(self, path: Path) -> None:
         """See `Destination`."""
         import pydicom
@@ -53,7 +58,10 @@ class ByStore:
         entity = library.AE(ae_title=self.title)
         entity.connection_timeout = entity.acse_timeout = TIMEOUT_S
         entity.dimse_timeout = entity.network_timeout = 10 * TIMEOUT_S
-        entity.add_requested_context(image.SOPClassUID, image.file_meta.TransferSyntaxUID)
+        syntaxes = [image.file_meta.TransferSyntaxUID]
+        if not syntaxes[0].is_compressed:  # the default, which some archives alone take (PS3.5 10.1)
+            syntaxes.append(pydicom.uid.ImplicitVRLittleEndian)
+        entity.add_requested_context(image.SOPClassUID, syntaxes)
         tls = None if self.tls is None else (self.tls, self.peer.host)
         association = entity.associate(self.peer.host, self.peer.port, ae_title=self.peer.title, tls_args=tls)
         if not association.is_established:
@@ -61,6 +69,9 @@ class ByStore:
         try:
             if not association.accepted_contexts:
                 raise NotSent("it takes no such images, or not with this transfer syntax")
+            if association.accepted_contexts[0].transfer_syntax[0] != syntaxes[0]:
+                _make_implicit(image)
+                image.file_meta.TransferSyntaxUID = syntaxes[-1]
             status = association.send_c_store(image)
         finally:
             association.release()
@@ -68,6 +79,15 @@ class ByStore:
             raise NotSent("the connection broke off")
         if status.Status not in (0x0000, 0xB000, 0xB006, 0xB007):  # success, or with a warning (PS3.4 B.2.3)
             raise NotSent(f"refused with status {status.Status:04X}")
+
+
+def _make_implicit(image: Dataset) -> None:
+    """Has a data set in explicit VR written in implicit VR, its text with the very bytes that it has."""
+    for tag in image.keys():
+        if image.get_item(tag).VR == "SQ":
+            for item in image[tag].value:
+                _make_implicit(item)
+    image.set_original_encoding(True, True, image.original_character_set)
 
 
 class ByWeb:
@@ -81,6 +101,7 @@ class ByWeb:
         self.url = self.name = url
         self.client = web_client(url)
 
+    @quiet()
     def send(self, path: Path) -> None:
         """See `Destination`."""
         import pydicom
@@ -105,7 +126,7 @@ def web_client(url: str) -> Any:
     named = user and password
     session = sessions.create_session_from_user_pass(user, password) if named else sessions.create_session()
     try:
-        client = library.DICOMwebClient(url, session=session)
+        client = library.DICOMwebClient(url, session=session, timeout=(TIMEOUT_S, 10 * TIMEOUT_S))
     except ValueError:
         raise UsdehazeError(f"{url!r} is no DICOMweb service; expected http://HOST:PORT/dicom-web") from None
     client.set_http_retry_params(retry=False)  # whoever sends tries again later

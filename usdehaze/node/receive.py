@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.io.dicom.header import US_IMAGE, US_MULTIFRAME
+from usdehaze.io.dicom.header import RETIRED_IMAGE, RETIRED_MULTIFRAME, US_IMAGE, US_MULTIFRAME
 from usdehaze.node.access import Access, Rate
 from usdehaze.node.queue import Queue, free_bytes
 from usdehaze.node.titles import pynetdicom
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from pynetdicom.transport import ThreadedAssociationServer
 
 SUCCESS, OUT_OF_RESOURCES = 0x0000, 0xA700  # PS3.4, table B.2-1
-ULTRASOUND = (  # SOP classes that hold B-mode: current ones, and the retired ones of old archives
-    US_IMAGE,
-    US_MULTIFRAME,
-    "1.2.840.10008.5.1.4.1.1.6",
-    "1.2.840.10008.5.1.4.1.1.3",
-)
+RETIRED = {RETIRED_IMAGE: "RetiredUltrasound", RETIRED_MULTIFRAME: "RetiredUltrasoundMultiframe"}  # of old archives
+ULTRASOUND = (US_IMAGE, US_MULTIFRAME, *RETIRED)  # SOP classes that hold B-mode
 TIMEOUT_S = 30.0
 SPARE_BYTES = 2**28  # left free on the disk
 STALE_S = 3600.0
@@ -62,6 +58,8 @@ class Receiver:
         self.entity.maximum_associations = access.connections
         self.entity.acse_timeout = self.entity.dimse_timeout = self.entity.network_timeout = TIMEOUT_S
         self.entity.add_supported_context(library.sop_class.Verification)
+        for uid, keyword in RETIRED.items():  # which the library does not know to be of storage
+            library.sop_class.register_uid(uid, keyword, library.service_class.StorageServiceClass)
         for uid in ULTRASOUND:
             self.entity.add_supported_context(uid, library.ALL_TRANSFER_SYNTAXES)
 

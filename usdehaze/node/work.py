@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from usdehaze import stopping
+from usdehaze.io.dicom.quiet import quiet
 from usdehaze.node.destinations import Destination, NotSent
 from usdehaze.node.queue import Queue
 
@@ -129,6 +130,7 @@ class Node:
         return True
 
 
+@quiet()
 def _uid(path: Path) -> str:
     import pydicom
 

@@ -17,13 +17,14 @@ from pydicom.pixels import get_decoder
 from pydicom.uid import UID
 
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word
+from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word, words
 from usdehaze.io.dicom.jpeg import j2k_size, jpeg_xl_size, parse_jpeg, with_raw_components
 from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.limits import MIN_SIDE, check_frame
 
 JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
 JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}
+ENCAPSULATED = "1.2.840.10008.1.2.1.98"  # but not compressed
 J2K_SYNTAXES = {*uid.JPEG2000TransferSyntaxes}
 OTHER_SYNTAXES = {*NATIVE_SYNTAXES, uid.RLELossless, *uid.JPEGLSTransferSyntaxes, *J2K_SYNTAXES}
 # pylibjpeg-rle, which writes RLE, ends the program over some damaged frames
@@ -100,7 +101,7 @@ def read_pixel_format(header: Header, path: object) -> PixelFormat:
         return whole_number(header.attributes, keyword, path, default)
 
     photometric = word(header.attributes, "PhotometricInterpretation").upper()
-    if not photometric and not header.attributes.get("PhotometricInterpretation"):
+    if not words(header.attributes, "PhotometricInterpretation"):
         raise InputError(path, "attribute PhotometricInterpretation is missing", "a DICOM image")
     samples = number("SamplesPerPixel", 1 if photometric in GREYS else 3)
     if photometric not in GREYS | COLOURS:
@@ -146,6 +147,8 @@ def make_decoder(syntax: UID, pixel_format: PixelFormat, path: object) -> Decode
     Raises:
         InputError: a transfer syntax that is not read, or whose decoder is not installed.
     """
+    if syntax == ENCAPSULATED:
+        syntax = uid.ExplicitVRLittleEndian
     if syntax in JPEG_SYNTAXES:
         decode = _jpeg
     elif syntax in JPEG_XL_SYNTAXES:
@@ -189,6 +192,8 @@ def _by_pydicom(stored: bytes, syntax: UID, pixel_format: PixelFormat, path: obj
     elif syntax in uid.JPEGLSTransferSyntaxes:
         info = parse_jpeg(stored)
         _check_size((info.rows, info.columns), pixel_format, path)
+    if syntax in NATIVE_SYNTAXES:
+        stored = stored[: pixel_format.frame_bytes]  # without the padding of a fragment
     if syntax in NATIVE_SYNTAXES and pixel_format.subsampled and pixel_format.columns % 2:
         return _odd_pairs(stored, pixel_format), pixel_format.photometric
     photometric = pixel_format.photometric.replace("YBR_PARTIAL", "YBR_FULL").removesuffix("_420")  # the same bytes

@@ -12,6 +12,7 @@ from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
 TEXT_VRS = {"AE", "AS", "CS", "DA", "DS", "DT", "IS", "LO", "LT", "PN", "SH", "ST", "TM", "UC", "UI", "UR", "UT"}
+NO_DATA_SET = (0, 2)  # groups of commands and of a file's header, which some files have among the others
 OVERLAYS = range(0x6000, 0x6100)
 CURVES = range(0x5000, 0x5100)  # retired; drawn over frames by number
 _DROPPED_KEYWORDS = (
@@ -51,7 +52,9 @@ def kept_attributes(source: Dataset) -> Dataset:
     kept = Dataset()
     kept.set_original_encoding(False, True, source.original_character_set)  # bytes may be written as they are
     for tag in list(source.keys()):
-        if tag.is_private or tag.group in OVERLAYS or tag.group in CURVES or tag in DROPPED or tag.element == 0:
+        if tag.is_private or tag.group in NO_DATA_SET or tag.element == 0:
+            continue
+        if tag.group in OVERLAYS or tag.group in CURVES or tag in DROPPED:
             continue
         element = source.get_item(tag, keep_deferred=True)
         if isinstance(element, RawDataElement) and element.value is None and element.length != 0:

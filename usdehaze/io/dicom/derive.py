@@ -37,7 +37,10 @@ from usdehaze.io.runs import mark
 from usdehaze.provenance import describe
 from usdehaze.result import Result
 
-WINDOW = "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape"
+WINDOW = (  # and whatever else is told of stored values
+    "WindowCenter WindowWidth WindowCenterWidthExplanation VOILUTFunction VOILUTSequence PresentationLUTShape "
+    "RealWorldValueMappingSequence"
+)
 COLOUR_PROFILE = "ICCProfile ColorSpace"
 CINE = (
     "NumberOfFrames FrameIncrementPointer FrameTime FrameTimeVector StartTrim StopTrim CineRate FrameDelay "
@@ -50,6 +53,7 @@ OF_ALL_FRAMES = (  # by number, or told from the first frame on: without a meani
     "MaskSubtractionSequence MaskPointers RecommendedViewingMode TriggerVector TimeSlotVector SliceLocationVector "
     "FramePrimaryAngleVector FrameSecondaryAngleVector"
 )
+MOST_IN_ST = 1024  # characters of a value of VR ST
 MAX_FRAME_LIST = 8000  # frame numbers that fit an attribute
 
 
@@ -76,6 +80,7 @@ def derived_attributes(
     """
     source, out = scan.attributes, kept_attributes(scan.attributes)
     product, settings = PRODUCTS[what], {k: v for k, v in result.settings.items() if v is not None}
+    settings |= {"source_options": scan.source.options} if scan.source.options else {}
     made_by = {**settings, "usdehaze": result.usdehaze_version}
     made_by |= {"dynamic_range_db": scan.dynamic_range_db, "what": what} | ({"mark": True} if mark else {})
     recipe = json.dumps(made_by, sort_keys=True, default=str)
@@ -150,10 +155,12 @@ def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Res
     source = scan.attributes
     out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
     how = ", ".join(f"{field.key} {words}" for field, words in describe(result.settings, "setting"))
+    how += f", read with {scan.source.options}" if scan.source.options else ""
     text = f"{product.derivation} by usdehaze {result.usdehaze_version}, joint posterior sampling: {how}"
-    text = " ".join((*scan.source.assumptions, text))
-    before = word(source, "DerivationDescription")
-    out.DerivationDescription = f"{before[:500]}; {text}"[:1024] if before and before.isascii() else text[:1024]
+    notes = " ".join(scan.source.assumptions)[: max(MOST_IN_ST - 1 - len(text), 0)]
+    text = f"{notes} {text}".strip()[:MOST_IN_ST]
+    before = word(source, "DerivationDescription")[: max(MOST_IN_ST - 2 - len(text), 0)]
+    out.DerivationDescription = f"{before}; {text}" if before and before.isascii() else text
     out.DerivationCodeSequence = Sequence([*items(out, "DerivationCodeSequence"), _code(*product.code)])
     if sop_uid := sop_instance(source):
         out.SourceImageSequence = [_reference(scan, sop_uid)]

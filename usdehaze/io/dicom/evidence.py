@@ -22,6 +22,7 @@ from usdehaze.io.picture import GREY_SPREAD
 from usdehaze.notes import Guess
 
 NEUTRAL, NEUTRAL_SPREAD = 128, 10  # chroma of grey, of 255
+MUCH_SMOOTHER = 0.8  # rows of the true size differ by less than this times those of another one
 PLAINLY = 0.1  # share of the pixels, by which one reading must be better than another
 PARTIAL_BLACK, BLACK_SHARE = 16, 0.05
 
@@ -51,8 +52,7 @@ def true_planes(header: Header, layout: Layout) -> Layout:
     declared = layout.pixel_format
     if declared.samples != 3 or declared.bits_allocated != 8 or declared.subsampled:
         return layout
-    header.file.seek(header.pixel_start + layout.n_frames // 2 * (declared.frame_bytes + layout.gap))
-    data = np.frombuffer(header.file.read(declared.frame_bytes), np.uint8)
+    data = _middle_frame(header, layout)
     if len(data) < declared.frame_bytes:
         return layout
     size = declared.rows, declared.columns
@@ -66,6 +66,45 @@ def true_planes(header: Header, layout: Layout) -> Layout:
     return replace(layout, pixel_format=replace(declared, planar=1 - declared.planar), notes=(*layout.notes, note))
 
 
+def true_shape(header: Header, layout: Layout) -> Layout:
+    """The layout with Rows and Columns exchanged, where only so the frame is black down its sides, and much smoother.
+
+    Args:
+        header: of a file whose pixel data are not compressed.
+        layout: what else is known of them.
+    """
+    declared = layout.pixel_format
+    if declared.subsampled or declared.rows == declared.columns:
+        return layout
+    data = _middle_frame(header, layout)
+    if len(data) < declared.frame_bytes:
+        return layout
+    order = ">" if header.transfer_syntax == uid.ExplicitVRBigEndian else "<"
+    words = data.view(f"{order}u{declared.bits_allocated // 8}")
+    plane = words[: words.size // declared.samples] if declared.planar else words[:: declared.samples]
+    sizes = (declared.rows, declared.columns), (declared.columns, declared.rows)
+    said, other = (plane.reshape(size) for size in sizes)
+    rough, smooth = (float(np.abs(np.diff(picture.astype(np.int32), axis=0)).mean()) for picture in (said, other))
+    if not said[:, [0, -1]].any() or other[:, [0, -1]].any() or smooth > MUCH_SMOOTHER * rough:
+        return layout
+    exchanged, note = _exchanged(declared)
+    return replace(layout, pixel_format=exchanged, notes=(*layout.notes, note))
+
+
+def _exchanged(declared: PixelFormat) -> tuple[PixelFormat, Guess]:
+    """Frames whose Rows are those of the attributes' Columns, and a note."""
+    rows, columns = declared.columns, declared.rows
+    note = f"The attributes say {columns} rows of {rows} pixels, but the pixels are {rows} rows of {columns}."
+    return replace(declared, rows=rows, columns=columns), Guess(note, BY_FILE)
+
+
+def _middle_frame(header: Header, layout: Layout) -> np.ndarray:
+    """The bytes of a frame in the middle of pixel data that are not compressed."""
+    size = layout.pixel_format.frame_bytes
+    header.file.seek(header.pixel_start + layout.n_frames // 2 * (size + layout.gap))
+    return np.frombuffer(header.file.read(size), np.uint8)
+
+
 def is_full_range(luma: np.ndarray) -> bool:
     """Whether luma ``(H, W)`` uint8 that is labelled as one of 16 to 235 (YBR_PARTIAL) has a black of its own below."""
     return float(np.mean(luma < PARTIAL_BLACK // 2)) > BLACK_SHARE
@@ -73,19 +112,19 @@ def is_full_range(luma: np.ndarray) -> bool:
 
 def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[PixelFormat, UID, tuple[str, ...]]:
     """What a compressed frame says of itself: its pixels, and the transfer syntax that it is of; and notes."""
-    family, size, pixel_format = syntax, None, declared
+    family, size = syntax, None
     notes: list[str] = []
     try:
         if stream.startswith(b"\xff\xd8"):
             info = parse_jpeg(stream)
-            size = info.components, info.precision
+            size = info.rows, info.columns, info.components, info.precision
             if info.ycbcr is not None and info.components == 3 and info.ycbcr != declared.photometric.startswith("YBR"):
                 found = "YCbCr" if info.ycbcr else "RGB"
                 notes.append(f"Photometric Interpretation says {declared.photometric}, but the frames are {found}.")
             if info.is_jpeg_ls != (syntax in uid.JPEGLSTransferSyntaxes):
                 family = uid.JPEGLSLossless if info.is_jpeg_ls else uid.JPEGBaseline8Bit
         elif stream.startswith((b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")):
-            size = j2k_size(stream)[2:4]
+            size = j2k_size(stream)[:4]
             family = syntax if syntax in J2K_SYNTAXES else uid.JPEG2000
     except (ValueError, IndexError, struct.error):  # the decoder will say what is wrong with it
         return declared, syntax, ()
@@ -93,7 +132,11 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
         return declared, syntax, ()
     if family != syntax:
         notes.append(f"The transfer syntax says {syntax.name}, but the frames are {_FAMILIES[family]} streams.")
-    components, precision = size
+    rows, columns, components, precision = size
+    if (rows, columns) == (declared.columns, declared.rows) and rows != columns:
+        declared, note = _exchanged(declared)
+        notes.append(note)
+    pixel_format = declared
     if components != declared.samples and {components, declared.samples} == {1, 3}:
         if declared.photometric != "PALETTE COLOR":
             is_grey, colours = components == 1, "YBR_FULL" if family in JPEG_SYNTAXES else "RGB"

@@ -15,7 +15,7 @@ from pydicom.uid import UID
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import is_colour, make_picture
-from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes
+from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes, true_shape
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import (
     Header,
@@ -28,6 +28,7 @@ from usdehaze.io.dicom.header import (
     word,
 )
 from usdehaze.io.dicom.native import BY_FILE, Layout, count_note, native_layout
+from usdehaze.io.dicom.padding import at_edges, padding_values
 from usdehaze.io.dicom.timing import find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
@@ -71,6 +72,10 @@ SURVEYED = Levels(0, 2**16 - 1, 2**16 - 1)  # of 16 bits only the largest value 
 class DicomFile:
     """An opened ultrasound image, multi-frame image or secondary capture.
 
+    Args:
+        path: the file.
+        all_levels: somebody has said which levels are black and white: they are of all stored values, not of a window.
+
     Attributes:
         header: everything in the file but the pixel data.
         pixel_format: size, colours and bits of the frames.
@@ -82,9 +87,10 @@ class DicomFile:
         InputError: anything in the file that stands in the way, in one line without a word from its attributes.
     """
 
-    _colours: str | None
+    notes: tuple[str, ...] = ()
+    _colours: str | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, all_levels: bool = False) -> None:
         self.header = open_header(path)
         self._video: VideoFrames | None = None
         try:
@@ -94,11 +100,13 @@ class DicomFile:
                 raise InputError(path, f"{said} frames", "at least one")
             self.layout, self._decode = self._frames(declared, said or None, path)
             self.pixel_format, self.n_frames = self.layout.pixel_format, self.layout.n_frames
-            self.levels = find_levels(self.header, self.pixel_format, path)
+            self.levels = find_levels(self.header, self.pixel_format, path, all_levels)
+            self._leave_out_padding()
             self._picture = make_picture(self.header.attributes, self.pixel_format, path)
-            self.notes, self._colours = self.layout.notes + notes_on_origin(self.header), None
+            self.notes += self.layout.notes + notes_on_origin(self.header)
             self._check_colours()
-            self._check_white()
+            if not all_levels:
+                self._check_white()
         except BaseException:
             self.close()
             raise
@@ -107,7 +115,7 @@ class DicomFile:
         """Layout of the frames, and a function from a frame's index in the file to its samples and their colours."""
         header = self.header
         if not header.encapsulated:
-            layout = true_planes(header, native_layout(header, declared, said, path))
+            layout = true_shape(header, true_planes(header, native_layout(header, declared, said, path)))
             labelled = header.attributes.file_meta.TransferSyntaxUID
             if labelled != header.transfer_syntax:
                 note = f"The transfer syntax says {labelled.name}, but the file is {header.transfer_syntax.name}."
@@ -128,6 +136,20 @@ class DicomFile:
         first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
         pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
         return _from_bytes(header, Layout(pixel_format, n_frames, (*notes, *told)), syntax, path)
+
+    def _leave_out_padding(self) -> None:
+        """Takes what pads grey frames out to a rectangle as black, where it is not."""
+        padding = padding_values(self.header.attributes, self.pixel_format)
+        black, decode = max(int(self.levels.low), 0), self._decode
+        if padding is None or self.levels(np.array(padding)).max() <= 0:
+            return
+
+        def without_padding(index: int) -> tuple[np.ndarray, str]:
+            samples, photometric = decode(index)
+            return np.where(at_edges((samples >= padding[0]) & (samples <= padding[1])), black, samples), photometric
+
+        self._decode = without_padding
+        self.notes += ("Pixels around the image that have Pixel Padding Value are taken as black.",)
 
     def _check_colours(self) -> None:
         """Whether the first frame is a grey picture under its label, or under another one alone."""
@@ -229,11 +251,13 @@ def notes_on_origin(header: Header) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Levels:
+def find_levels(header: Header, pixel_format: PixelFormat, path: object, all_levels: bool = False) -> Levels:
     """How the stored values of grey frames become levels, by Photometric Interpretation, bits, rescale and window.
 
+    With ``all_levels`` the window does not matter.
+
     Raises:
-        InputError: a table of values (Modality LUT) goes before the window.
+        InputError: a table of values (Modality LUT) goes before the window, or another stands in its place.
     """
     largest = 2**pixel_format.bits_stored - 1
     slope, intercept = rescale(header.attributes)
@@ -241,7 +265,12 @@ def find_levels(header: Header, pixel_format: PixelFormat, path: object) -> Leve
     if pixel_format.photometric.startswith("MONOCHROME") and items(header.attributes, "ModalityLUTSequence"):
         raise InputError(path, "grey levels by a table (Modality LUT)", "Rescale Slope and Intercept, or neither")
     centre, width = (numbers(header.attributes, f"Window{name}")[:1] for name in ("Center", "Width"))
-    if pixel_format.bits_stored > 8 and centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
+    if pixel_format.bits_stored <= 8 or all_levels:
+        centre = width = []
+    elif not (centre and width) and items(header.attributes, "VOILUTSequence"):
+        advice = "say --levels BLACK:WHITE to go without"
+        raise InputError(path, "grey levels by a table (VOI LUT)", "a window, or neither", advice)
+    if centre and width and 1 < width[0] < 2**17 and abs(centre[0]) < 2**17:
         ends = (centre[0] - 0.5 + side * (width[0] - 1) / 2 for side in (-1, 1))  # PS3.3 C.11.2.1.2.1
         low, high = ((end - intercept) / slope for end in ends)  # the window is of rescaled values (C.11.1)
         note = "The window in the file spans the dynamic range."

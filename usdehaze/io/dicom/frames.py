@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -141,7 +142,9 @@ def _ends_image(file: BinaryIO, start: int, length: int) -> bool:
 
 
 def _extended_offsets(attributes: Dataset) -> list[int]:
-    table = attributes.get("ExtendedOffsetTable")
+    table = None
+    with quiet(), suppress(Exception):  # whatever pydicom makes of a broken one
+        table = attributes.get("ExtendedOffsetTable")
     if not isinstance(table, bytes) or len(table) % 8:
         return []
     return list(struct.unpack(f"<{len(table) // 8}Q", table))

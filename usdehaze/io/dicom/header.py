@@ -131,6 +131,8 @@ def numbers(attributes: Dataset, keyword: str) -> list[float]:
     try:
         with quiet():
             value = attributes.get(keyword)
+        if isinstance(value, bytes):  # text of more than 64 KiB, whose VR cannot be told (PS3.5 6.2.2)
+            value = value.split(b"\\")
         values = [] if value is None or value == "" else value if hasattr(value, "__iter__") else [value]
         return [float(v) for v in values]
     except Exception:
@@ -213,7 +215,8 @@ def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[UID, int,
         raise unreadable(path, "Pixel Data is neither bytes nor words")
     if (syntax in NATIVE_SYNTAXES) == (length == UNDEFINED):
         stored = "encapsulated" if length == UNDEFINED else "not encapsulated"
-        raise InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax ({syntax.name})")
+        known = f" ({syntax.name})" if syntax.name != syntax else ""
+        raise InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax{known}")
     if length == 0:
         raise InputError(path, "is a DICOM file whose pixel data are empty", "an ultrasound image")
     return syntax, file.tell(), None if length == UNDEFINED else length, vr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydicom.dataset import Dataset
 
 from usdehaze.io.dicom.header import items, words
@@ -22,6 +24,12 @@ def other_mode(attributes: Dataset) -> str:
     if mode & TWO_D:
         return ""
     return "M-mode or spectral Doppler" if mode & TRACES else "a three-dimensional rendering" if mode & RENDERED else ""
+
+
+def is_secondary(image_type: Sequence[str]) -> bool:
+    """Whether Image Type says that an image was made from others; compression with loss makes it DERIVED, too, but
+    leaves it PRIMARY (PS3.3 C.7.6.1.1.2)."""
+    return [*image_type[:1]] == ["DERIVED"] and [*image_type[1:2]] != ["PRIMARY"]
 
 
 def has_traces(attributes: Dataset) -> bool:

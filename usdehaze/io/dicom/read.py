@@ -69,7 +69,7 @@ class DicomScan(StoredScan):
     _region_mask: np.ndarray | None = None
 
     def _open(self) -> StoredCine:
-        file = self._file = DicomFile(self.path)
+        file = self._file = DicomFile(self.path, all_levels=self.reading.levels is not None)
         self.attributes, self.transfer_syntax = file.header.attributes, file.header.transfer_syntax
         self.pixel_format, self.n_frames_in_file = file.pixel_format, file.n_frames
         return file.stored()
@@ -103,6 +103,19 @@ class DicomScan(StoredScan):
     def dark_on_white(self) -> bool:
         """Whether the largest grey levels of the file are no echo."""
         return self._scale.dark_on_white
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """Levels of 8 bits that show the floor and 0 dB: those of the file, or what was asked for instead."""
+        if self._scale.units == "8-bit":
+            return self._scale.black, self._scale.full_scale
+        return (255.0, 0.0) if self.dark_on_white else (0.0, 255.0)
+
+    def shown_grey(self, index: int) -> np.ndarray | None:
+        """``(H, W)`` uint8 levels of frame ``index`` of those asked for; None where they are as its dB say."""
+        if self._scale.units != "8-bit" or self.shown in ((0.0, 255.0), (255.0, 0.0)):
+            return None
+        return self._picture(self.source.first_frame + index).levels.astype(np.uint8)
 
     def _read_with_mask(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
         frames_db, mask = super()._read_with_mask(start, stop)

@@ -123,10 +123,11 @@ class DicomWriter(Sink):
             if result.cine.tissue_mask is not None:
                 after = np.where(result.cine.tissue_mask[row], after, before)
             picture = self.source.picture(self.n_done + row) if self.colour else None
-            if picture is None or picture.rgb is None:
-                yield after
-                continue
             step = after.astype(np.int16) - before
+            if picture is None or picture.rgb is None:
+                shown = self.source.shown_grey(self.n_done + row)
+                yield after if shown is None else np.clip(shown + step, 0, 255).astype(np.uint8)
+                continue
             rgb = np.clip(picture.rgb + step[..., None], 0, 255).astype(np.uint8)
             for mask, tint in self.source.tints:
                 lowered = mask & (step != 0)
@@ -141,8 +142,9 @@ class DicomWriter(Sink):
 
     def _level(self, frame_db: np.ndarray) -> np.ndarray:
         """Grey levels as the source has them: inverted where its own are."""
-        grey = self._grey(frame_db)
-        return 255 - grey if self.source.dark_on_white else grey
+        black, white = self.source.shown
+        share = np.clip(frame_db / np.float64(self.source.dynamic_range_db) + 1, 0, 1)
+        return np.clip(np.rint(black + share * (white - black)), 0, 255).astype(np.uint8)
 
     def _grey(self, frame_db: np.ndarray) -> np.ndarray:
         return db_to_grey(frame_db, self.source.dynamic_range_db)
