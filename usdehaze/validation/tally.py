@@ -87,7 +87,9 @@ class _Column:
         self.rows.append(row)
 
     def summary(self, cines: list[str], clusters: list[str], seed: int) -> dict[str, Any]:
-        mean = {part: _mean(column) for part, column in self.values.items()}
+        values = {part: np.array(column) for part, column in self.values.items()}
+        both = np.isfinite(values["delta"])  # so that the means are of the same frames, and differ by that of delta
+        mean = {part: _mean(column[both] if both.any() else column) for part, column in values.items()}
         varied = self.values["tissue" if mean["delta"] is None else "delta"]
         interval = bootstrap_ci95(varied, [clusters[row] for row in self.rows], seed=seed)
         summary: dict[str, Any] = {**mean, "ci95": None if interval is None else list(interval)}
@@ -97,7 +99,7 @@ class _Column:
             before, after = self.values["input"], self.values["tissue"]
             summary["paired"] = paired_statistics(before, after, [cines[row] for row in self.rows], seed)
         if self.bias:
-            summary["bias"] = {part: _mean(column) for part, column in self.bias.items()}
+            summary["bias"] = {part: _mean(np.array(column)) for part, column in self.bias.items()}
         return summary
 
 
@@ -105,8 +107,7 @@ def _float(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _mean(values: array[float]) -> float | None:
+def _mean(values: np.ndarray) -> float | None:
     """Mean of what is finite; None when nothing is."""
-    finite = np.array(values)
-    finite = finite[np.isfinite(finite)]
+    finite = values[np.isfinite(values)]
     return float(np.mean(finite)) if finite.size else None
