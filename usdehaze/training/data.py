@@ -178,7 +178,7 @@ class StoredFrames(InMemory):
         total = sum(len(frames) for frames in scans)
         if total < 2 or len(shapes) != 1:
             raise ValueError(f"training takes at least 2 frames of one shape, found {total} of {len(shapes)} shapes")
-        self.n_scans, self.n_frames = len(scans), total
+        self.n_scans = len(scans)
         if len(scans) == 1:
             scans = list(scans[0].split([total - _some(share, total), _some(share, total)]))
         order = torch.randperm(len(scans), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
