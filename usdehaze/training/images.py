@@ -16,7 +16,7 @@ from torch import Tensor
 from usdehaze.errors import InputError
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.read import is_deep, upright
-from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, InMemory
+from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, InMemory, some_of
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
@@ -143,7 +143,7 @@ class StoredImages(InMemory):
     def __init__(self, images: Tensor, mirror: bool, share: float = 0.02, purpose: int = PICKS) -> None:
         self.mirror, self.purpose = mirror, purpose
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(HELD_OUT_SEED))
-        out = min(len(images) - 1, max(1, round(share * len(images))))
+        out = some_of(share, len(images))
         self._held_out, self._train = images[order[:out]].half(), images[order[out:]].half()
         sides = "mirrored" if mirror else "as they are"
         self.fingerprint = f"{hashlib.sha256(self._train.numpy().tobytes()).hexdigest()[:16]}, {sides}"
