@@ -332,9 +332,9 @@ class Split:
     """Frames on the model grid taken apart, in model units (1 = the dynamic range), each ``(B, depth, angle)``.
 
     Attributes:
-        gain: of the tissue in [-1, 0]: the quantile over the samples that the settings' caution asks for.
+        gain: of the tissue in [-1, 0]: of what the samples tell, the quantile that the settings' caution asks for.
         level: of the haze in [0, 1], the samples' median.
-        deviation: of the gain over the samples, 0 for a single one.
+        deviation: of what they tell of the gain, 0 for a single sample.
         ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own, or where it
             was not asked for.
         passes: of the networks for a sample, one number for every draw.
