@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
+from usdehaze.decibels import db_to_grey
 from usdehaze.io.atomic import atomic
 from usdehaze.plain_text import cell
 from usdehaze.validation.regions import AUTOMATIC, FAINT, GIVEN, Regions
@@ -205,8 +206,7 @@ def panel(
 
 def tile(image_db: np.ndarray, dynamic_range_db: float, regions: Regions | None, frame: int) -> np.ndarray:
     """One picture of a panel, without caption: ``(H, W, 3)`` uint8."""
-    grey = np.clip(np.rint((1 + image_db / dynamic_range_db) * 255), 0, 255).astype(np.uint8)
-    pixels = np.repeat(grey[..., None], 3, axis=2)
+    pixels = np.repeat(db_to_grey(image_db, dynamic_range_db)[..., None], 3, axis=2)
     for role, colour in COLOURS.items():
         if regions is not None:
             mask = regions.mask(role, frame)
