@@ -115,6 +115,9 @@ def test_intervals_over_few_cines_or_frames_are_said_to_be_too_narrow(cine: Any)
     told = {n: " ".join(metrics_document(records[:n], None)["settings"]["warnings"]) for n in (1, 3, 27, 30)}
     assert "over 3 frames is too narrow" in told[3] and "over 9 cines is too narrow" in told[27]
     assert "narrow: over" not in told[1] + told[30]
+    for record in records[6:]:
+        del record["gcnr"]  # measured in two cines alone
+    assert "over 2 cines is too narrow" in " ".join(metrics_document(records, None)["settings"]["warnings"])
 
 
 def test_means_of_input_and_output_are_of_the_same_frames(cine: Any) -> None:

@@ -244,7 +244,7 @@ def tallied_document(tally: Tally, bins: int | None, seed: int = 0, **settings: 
             "ci95": CI95,
             "ci95_cluster": cluster,
             "paired": PAIRED,
-            "warnings": _warnings(tally, cluster, n_cines if n_cines > 1 else n_records),
+            "warnings": _warnings(tally, cluster),
             "seed": seed,
             **settings,
         },
@@ -256,7 +256,7 @@ def describe_bins(bins: int | None) -> str:
     return "ceil(2 N^0.4) equiprobable bins on pooled ranks" if bins is None else f"{bins} equal bins, joint range"
 
 
-def _warnings(tally: Tally, cluster: str, n_clusters: int) -> list[str]:
+def _warnings(tally: Tally, cluster: str) -> list[str]:
     """What makes the figures less sure than they look, one sentence each."""
     found = []
     if tally.fewest_pixels < FEW_PIXELS:
@@ -268,9 +268,9 @@ def _warnings(tally: Tally, cluster: str, n_clusters: int) -> list[str]:
             f"a region holds only {tally.fewest_blocks} blocks of independent speckle; under {FEW_BLOCKS} the "
             "intervals of single frames are too narrow"
         )
-    if 1 < n_clusters < FEW_CLUSTERS:
+    if (few := tally.fewest_clusters()) < FEW_CLUSTERS:
         found.append(
-            f"ci95 of means over {n_clusters} {cluster}s is too narrow: over 2 it holds the truth in 51 % of cases, "
+            f"ci95 of means over {few} {cluster}s is too narrow: over 2 it holds the truth in 51 % of cases, "
             "over 3 in 72, over 6 in 85"
         )
     if tally.automatic:

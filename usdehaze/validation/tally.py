@@ -60,8 +60,18 @@ class Tally:
 
     def summary(self, seed: int = 0) -> dict[str, Any]:
         """Means over the records that have a metric, with intervals: see `usdehaze.validation.evaluate.summarise`."""
-        clusters = self.cines if len(set(self.cines)) > 1 else [str(i) for i in range(len(self.cines))]
+        clusters = self._clusters()
         return {name: column.summary(self.cines, clusters, seed) for name, column in self._columns.items()}
+
+    def fewest_clusters(self) -> float:
+        """Clusters that the interval of a mean comes from, of the figure with the fewest; infinite without any."""
+        clusters = self._clusters()
+        counts = (len({clusters[row] for row in column.rows}) for column in self._columns.values())
+        return min((count for count in counts if count > 1), default=math.inf)
+
+    def _clusters(self) -> list[str]:
+        """Of each record its cine, or where there is one cine only, itself."""
+        return self.cines if len(set(self.cines)) > 1 else [str(i) for i in range(len(self.cines))]
 
 
 class _Column:
