@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cli import main
+from usdehaze.errors import InputError
 from usdehaze.io.reading import Reading
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
@@ -68,6 +69,16 @@ def test_a_share_of_the_scans_is_held_out(tmp_path):
     source = frames_of_scans(paths, (16, 16), Reading(units="dB", levels=(-60.0, 0.0)))
     held, trained = ({int(5 * v) for v in frames.unique()} for frames in (source.held_out, source.sample))
     assert len(held) == 1 and trained == set(range(5)) - held  # every scan has its fifth of the range
+
+
+def test_a_scan_named_twice_or_copied_is_not_held_out_and_trained_on(tmp_path):
+    path = scan(tmp_path / "a.h5")
+    (tmp_path / "link.h5").symlink_to(path)
+    source = frames_of_scans([path, tmp_path / "link.h5", scan(tmp_path / "copy.h5")], (16, 16))
+    assert source.description == "1 scan of the user's own: 5 frames, 1 more held out (last frames of the scan)"
+    once = scan(tmp_path / "still.h5", n_frames=1)
+    with pytest.raises(InputError, match="1 frame; expected at least 2"):
+        frames_of_scans([once, once], (16, 16))
 
 
 def test_own_scans_give_prior_card_and_sheet_and_no_name_of_theirs(tmp_path):

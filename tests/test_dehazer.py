@@ -14,7 +14,9 @@ from usdehaze.diffusion.sde import PaperVE, sde_sigmas
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import sector_mask
 from usdehaze.priors.ncsnv2 import NCSNv2
+from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
+from usdehaze.priors.unet import FastUNet
 from usdehaze.simulate import simulate_cine
 
 
@@ -293,6 +295,16 @@ def test_priors_on_different_grids_are_refused(tmp_path):
     other = write_tiny_priors(tmp_path)["haze_prior"]
     with pytest.raises(UsdehazeError, match=r"different grids: \[128, 128\] and \[32, 32\]"):
         Dehazer.from_pretrained(haze_prior=other, device="cpu")
+
+
+def test_networks_of_colour_images_are_refused():
+    numbers = {"frame_mean": 0.3, "frame_std": 0.3, "tissue_std": 0.2, "haze_std": 0.3, "sigma_max": 100.0}
+    card = {"name": "faces", "grid": [32, 32], "channels": 3, **numbers}
+    posterior = LearnedPosterior(FastUNet((8, 16), inputs=9, outputs=6), card)
+    prior = Prior(FastUNet((8, 16), inputs=3, outputs=3), {"name": "faces", "grid": [32, 32]})
+    for model, settings in ((posterior, PRESETS["fast"]), (prior, WITH_RULES["fast"])):
+        with pytest.raises(UsdehazeError, match="faces is of colour images; expected a network of scans"):
+            Dehazer(model, settings=settings, device="cpu")
 
 
 def test_a_mirrored_frame_comes_out_mirrored_when_both_ways_are_sampled(cine, monkeypatch):

@@ -20,8 +20,9 @@ from usdehaze.cli import main
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.study import make_study, score_study
-from usdehaze.study.answers import read_answers
+from usdehaze.study.answers import Judgements, read_answers
 from usdehaze.study.design import ITEMS, draw_study, read_study
+from usdehaze.study.score import score
 from usdehaze.study.statistics import category_counts, crossed_interval, fleiss_kappa, gwet_ac1, paired_test
 
 N_CASES, N_READERS = 6, 3
@@ -218,6 +219,19 @@ def test_intervals_of_a_seed_are_the_same_each_time_and_those_of_another_seed_ot
     low, high = crossed_interval(values, 3).ci95
     assert (low, high) == (pytest.approx(-0.058287627757), pytest.approx(2.14023974299))
     assert crossed_interval(values, 3).ci95 == (low, high) != crossed_interval(values, 4).ci95
+
+
+def test_intervals_of_shares_and_ratings_stay_where_these_can_be():
+    values = np.ones((3, 20))
+    values[0, :2] = 0
+    low, high = crossed_interval(values).ci95
+    assert high > 1  # widened for few readers
+    assert crossed_interval(values, bounds=(0, 1)).ci95 == (low, 1)
+    judged = Judgements(
+        tuple("abc"), tuple(map(str, range(20))), values, {"apex": np.stack([1 + 0 * values, 4 + values])}
+    )
+    scores = score(judged)
+    assert scores["choice"]["ci95"] == (low, 1) and scores["items"]["apex"]["ci95"][1] == 4
 
 
 def test_intervals_are_wider_for_few_readers_and_none_for_a_single_judgement():

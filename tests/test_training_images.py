@@ -69,6 +69,27 @@ def test_what_is_no_images_gives_one_line(tmp_path, write, line):
         read_images([path], (16, 16))
 
 
+def test_pictures_are_seen_as_viewers_show_them(tmp_path):
+    pixels = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    exif = Image.Exif()
+    exif[0x112] = 6  # to be turned by 90 degrees
+    Image.fromarray(pixels).save(tmp_path / "lying.png", exif=exif)
+    hidden = np.stack([pixels, pixels, pixels, np.where(np.arange(16) < 8, 255, 0) + np.zeros_like(pixels)], -1)
+    Image.fromarray(hidden.astype(np.uint8)).save(tmp_path / "opaque-on-the-left.png")
+    turned, seen = read_images([tmp_path / "lying.png", tmp_path / "opaque-on-the-left.png"], (16, 16))
+    torch.testing.assert_close(
+        turned[0].float(), torch.from_numpy(np.rot90(pixels, -1) / np.float32(255)), rtol=0, atol=1e-3
+    )
+    assert seen[0, :, 8:].abs().max() == 0 and seen[0, -1, 0] > 0.9
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("a.png", np.uint16), ("a.tif", np.uint16), ("a.tif", np.float32)])
+def test_deep_pictures_are_refused_for_they_would_turn_white_or_black(tmp_path, name, dtype):
+    Image.fromarray(np.linspace(0, 1000, 256).reshape(16, 16).astype(dtype)).save(tmp_path / name)
+    with pytest.raises(InputError, match="pixels of more than 8 bits; expected 8-bit images"):
+        read_images([tmp_path / name], (16, 16))
+
+
 def test_folders_without_images_and_unnamed_arrays_give_one_line(tmp_path):
     with pytest.raises(InputError, match="no images in this folder"):
         read_images([tmp_path], (16, 16))

@@ -71,6 +71,14 @@ def test_of_the_learned_posterior_caution_is_searched():
     assert {"caution", "posterior"} < set(lines) and not {"lambda", "kappa", "observation"} & set(lines)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("caution", "strength"), [(0.3, 1.0), (0.873, 0.97)])
+def test_a_start_beside_what_is_searched_is_tried_as_it_is(caution, strength):
+    start = replace(PRESETS["fast"], caution=caution, strength=strength)
+    tuned = search(lambda settings: (float(settings == start), 2.0), start, 0.0, 5, 1)
+    assert tuned.start.settings == tuned.best.settings == start and len(tuned.tried) > 2
+
+
 def test_a_start_that_nothing_beats_stays():
     best = replace(START, scale=(0.5, 1.4), strength=0.7)
     assert search(bowl, best, 0.0, 12, 32).best.settings == best

@@ -89,6 +89,20 @@ def test_json_csv_and_panels_hold_the_same_figures(tmp_path: Path, roi: Path) ->
     assert len(set(grey.tolist())) == 1
 
 
+def test_panels_count_frames_as_figures_do_and_results_of_one_name_have_their_own(tmp_path: Path, roi: Path) -> None:
+    results = [result_file(tmp_path / folder / "a.dehazed.h5", first_frame=10) for folder in ("b", "c")]
+    run(results, True, None, roi, tmp_path / "m.json", tmp_path / "report", True, pytest.fail)
+    frames = json.loads((tmp_path / "m.json").read_text())["frames"]
+    expected = {f"{frame['cine'][:-3].replace('/', '_')}-frame-{frame['frame']:03d}.png" for frame in frames}
+    assert {path.name for path in (tmp_path / "report").glob("*.png")} == expected and len(expected) == 4
+
+
+def test_without_regions_no_row_says_that_they_were_given(tmp_path: Path) -> None:
+    run([result_file(tmp_path / "a.dehazed.h5")], False, None, None, None, tmp_path / "report", True, pytest.fail)
+    with (tmp_path / "report" / "metrics.csv").open() as file:
+        assert {row["regions"] for row in csv.DictReader(file)} == {""}
+
+
 def test_automatic_regions_are_marked_wherever_figures_of_them_appear(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     frames = rng.normal(-40, 3, (2, 80, 90)).astype(np.float32)

@@ -109,6 +109,26 @@ def test_small_regions_are_warned_of_and_large_ones_are_not(cine: Any) -> None:
     assert metrics_document(evaluate_cine("b", wide, wide, large), None)["settings"]["warnings"] == []
 
 
+def test_intervals_over_few_cines_or_frames_are_said_to_be_too_narrow(cine: Any) -> None:
+    frames, output, regions = cine
+    records = [record for name in "abcdefghij" for record in evaluate_cine(name, frames, output, regions)]
+    told = {n: " ".join(metrics_document(records[:n], None)["settings"]["warnings"]) for n in (1, 3, 27, 30)}
+    assert "over 3 frames is too narrow" in told[3] and "over 9 cines is too narrow" in told[27]
+    assert "narrow: over" not in told[1] + told[30]
+    for record in records[6:]:
+        del record["gcnr"]  # measured in two cines alone
+    assert "over 2 cines is too narrow" in " ".join(metrics_document(records, None)["settings"]["warnings"])
+
+
+def test_means_of_input_and_output_are_of_the_same_frames(cine: Any) -> None:
+    frames, output, regions = cine
+    output[1, regions.mask("haze", 0)] = -60  # one value: its speckle has no ratio of mean and deviation
+    summary = metrics_document(evaluate_cine("a", frames, output, regions), None)["summary"]["speckle_snr_haze"]
+    before = [metrics.speckle_snr(frames[t][regions.mask("haze", 0)]) for t in (0, 2)]
+    assert summary["input"] == pytest.approx(np.mean(before))
+    assert summary["tissue"] - summary["input"] == pytest.approx(summary["delta"])
+
+
 def test_errors_by_region_are_those_put_there() -> None:
     truth = np.full((20, 20), -30.0)
     tissue, haze = np.zeros((2, 20, 20), dtype=bool)

@@ -101,6 +101,8 @@ def test_cnr_and_contrast_equal_values_worked_out_by_hand() -> None:
     assert metrics.mean_shift_db(a, b) == pytest.approx(-25.0)
     assert metrics.cnr([1.0, 1.0], [1.0]) == 0.0
     assert metrics.cnr([1.0, 1.0], [2.0]) == math.inf
+    dark = metrics.amplitude(np.full(104, -37.3))  # whose mean, rounded, is another than that of 100 of them
+    assert metrics.cnr(dark, dark[:100]) == 0.0
 
 
 def test_ks_equals_scipy_with_ties_and_without() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,16 @@ def test_automatic_regions_are_the_bright_and_the_dark_part_inside_the_sector() 
         assert wall.sum() > 0.6 * (inside & (columns > split)).sum()
         assert cavity.sum() > 0.5 * (inside & (columns <= split)).sum()
     assert find_regions("auto", cine).origin == "automatic"
+
+
+def test_automatic_regions_are_of_every_image_on_the_screen() -> None:
+    one = bright_wall_and_dark_cavity()
+    assert isinstance(one.geometry, Cartesian) and one.geometry.sector is not None
+    other = replace(one.geometry.sector, apex_x=one.geometry.sector.apex_x + 120)
+    both = replace(one, frames=np.tile(one.frames, 2), geometry=replace(one.geometry, others=(other,)))
+    for role in ("tissue", "haze"):
+        left, right = np.hsplit(automatic_regions(both).mask(role, 0), 2)
+        assert right.sum() == pytest.approx(left.sum(), rel=0.05)
 
 
 def test_automatic_regions_of_nothing_are_refused() -> None:

@@ -21,7 +21,8 @@ class Result:
         tissue, haze: ``(T, H, W)`` float32 dB on the input's own grid. Tissue is the native frame lowered by the
             gain (dB) found on the model grid, never above the input; haze is its estimate there, interpolated, in
             steps of 1/1024 dB, as is ``std``. Outside the image, tissue is the input bit for bit and haze is the floor.
-        std: ``(T, H, W)`` float32 dB, deviation of the tissue over the posterior samples, or None for one sample.
+        std: ``(T, H, W)`` float32 dB, deviation of the tissue by the posterior, its samples and the quantiles that each
+            tells taken together; None for one sample.
         settings: everything that made it: preset, guidance, steps, seed, priors with their hashes, evaluations.
         interval: ``(2, T, H, W)`` float32 dB, between which the tissue lies with 95 % by the posterior; None where it
             was not asked for, or cannot be told, and out of a file, which does not hold it.

@@ -22,7 +22,7 @@ NEAR = 0.2  # share of the depth that counts as near the probe
 FADED_DB = 15.0  # haze ends where its mean power has fallen by so much
 WIDE = 0.9  # share of the beams that haze of the whole sector covers
 DRAWN_LEVEL_DB = (-42.0, -8.0)
-FIRST_SEED = 1_600_000_000  # training draws its seeds below 1,000,000,000
+FIRST_SEED = 1_600_000_000  # training draws by keys, and others
 MOST_DRAWS = 20_000
 
 

@@ -95,6 +95,9 @@ class Dehazer:
             raise UsdehazeError(f"guidance {name_of(self.settings.guidance)} does not work with {what}")
         if haze and haze.card["grid"] != model.card["grid"]:
             raise UsdehazeError(f"the priors work on different grids: {model.card['grid']} and {haze.card['grid']}")
+        for network in (model, haze):
+            if network is not None and network.channels != 1:
+                raise UsdehazeError(f"{network.card['name']} is of colour images; expected a network of scans")
         given = engine if isinstance(engine, str) else engine.name
         check_engine(given)
         self.device = find_device("cpu" if device == "auto" and given not in ("auto", "torch") else device)
@@ -105,8 +108,8 @@ class Dehazer:
         self.posterior = model if isinstance(model, LearnedPosterior) else None
         self.tissue = model if isinstance(model, Prior) else None
         if self.device.type == "cpu":  # convolutions then run a fifth faster
-            for network in filter(None, (self.model, self.haze)):
-                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
+            for each in filter(None, (self.model, self.haze)):
+                each.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves it out
         self.engine: Engine | None = None
         if isinstance(model, LearnedPosterior):
             self.engine = make_engine(engine, model, self.precision) if isinstance(engine, str) else engine
@@ -329,9 +332,9 @@ class Split:
     """Frames on the model grid taken apart, in model units (1 = the dynamic range), each ``(B, depth, angle)``.
 
     Attributes:
-        gain: of the tissue in [-1, 0]: the quantile over the samples that the settings' caution asks for.
+        gain: of the tissue in [-1, 0]: of what the samples tell, the quantile that the settings' caution asks for.
         level: of the haze in [0, 1], the samples' median.
-        deviation: of the gain over the samples, 0 for a single one.
+        deviation: of what they tell of the gain, 0 for a single sample.
         ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own, or where it
             was not asked for.
         passes: of the networks for a sample, one number for every draw.

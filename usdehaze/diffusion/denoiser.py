@@ -37,11 +37,6 @@ def score(denoiser: Callable[[Tensor, float], Tensor], x: Tensor, alpha: float, 
     return (alpha * denoiser(x / alpha, beta / alpha) - x) / beta**2
 
 
-def tweedie(score_of: Callable[[Tensor, float], Tensor], x: Tensor, sigma: float) -> Tensor:
-    """Denoised estimate from a score of ``x_0 + sigma z``: ``x + sigma^2 s(x, sigma)``."""
-    return x + sigma**2 * score_of(x, sigma)
-
-
 class Gaussian:
     """The exact denoiser of Gaussian data: what every closed form in the tests rests on.
 

@@ -146,9 +146,9 @@ class LogPower(LinearisedLogPower):
         """Either tissue made ``y`` and haze lies below, or the other way round; both cases weighed by their evidence.
 
         Averaged over the phase between two echoes, their log power is that of the stronger one (Jensen's formula), so
-        ``y`` is taken as ``max(x, n)`` plus noise: the mixture-maximum model of Nadas et al. (1989), whose posterior
-        means are closed forms in the normal density and distribution. Linearising ``h`` instead would settle who
-        made ``y`` at the first noise level, by the priors' mean images alone.
+        ``y`` is taken as the larger of the two, each under noise: the mixture-maximum model of Nadas et al. (1989),
+        whose posterior means are closed forms in the normal density and distribution. Linearising ``h`` instead would
+        settle who made ``y`` at the first noise level, by the priors' mean images alone.
         """
         if is_full(r2) or is_full(q2):
             raise UsdehazeError("LogPower takes variances of pixels, found a full covariance")

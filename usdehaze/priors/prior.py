@@ -48,10 +48,15 @@ class Prior(nn.Module):
         return f"{self.card['name']} sha256:{self.sha256}"
 
     @property
+    def channels(self) -> int:
+        """C: 1 of scans, 3 of colour images."""
+        return int(self.network.config.get("outputs", 1))  # type: ignore[operator, union-attr]
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """``(C, depth, angle)`` of the frames that it was trained on."""
         depth, angle = self.card["grid"]
-        return int(self.network.config.get("outputs", 1)), depth, angle  # type: ignore[operator, union-attr]
+        return self.channels, depth, angle
 
     @property
     def data_mean(self) -> float:

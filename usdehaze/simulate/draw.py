@@ -49,7 +49,7 @@ class Draw:
         return torch.view_as_complex(pair) * 0.5**0.5
 
     def smooth(self, n_depth: int, n_angle: int, cells_depth: int, cells_angle: int) -> Tensor:
-        """``(batch, n_depth, n_angle)`` smooth field, about unit variance, with the given number of cells a side."""
+        """``(batch, n_depth, n_angle)`` smooth field of so many cells a side, of unit variance at their corners."""
         coarse = torch.randn(
             self.batch, 1, cells_depth + 1, cells_angle + 1, generator=self.generator, device=self.device
         )

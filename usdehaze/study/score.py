@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from usdehaze.study.answers import Judgements, read_answers
-from usdehaze.study.design import FORMAT_VERSION, ITEMS, WORSE_WHEN_HIGHER, read_study
+from usdehaze.study.design import FORMAT_VERSION, ITEMS, SCALE, WORSE_WHEN_HIGHER, read_study
 from usdehaze.study.statistics import category_counts, crossed_interval, fleiss_kappa, gwet_ac1, paired_test
 
 FORMAT = "usdehaze-study-scores"
@@ -51,7 +51,7 @@ def score(judged: Judgements, seed: int = 0) -> dict[str, Any]:
         ``input``, ``tissue``, ``difference``, ``ci95``, tests against 0, agreement. An item that nobody rated on both
         sides is left out.
     """
-    shares = crossed_interval(judged.choice, seed)
+    shares = crossed_interval(judged.choice, seed, (0, 1))
     choice: dict[str, Any] = {
         "share": shares.mean,
         "ci95": shares.ci95,
@@ -67,7 +67,7 @@ def score(judged: Judgements, seed: int = 0) -> dict[str, Any]:
         both = np.isfinite(difference)
         if not both.any():
             continue
-        found = crossed_interval(difference, seed)
+        found = crossed_interval(difference, seed, (SCALE[0] - SCALE[1], SCALE[1] - SCALE[0]))
         items[item] = {
             "input": float(ratings[0][both].mean()),
             "tissue": float(ratings[1][both].mean()),

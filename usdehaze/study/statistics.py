@@ -40,7 +40,9 @@ class Test:
     sign_p: float | None
 
 
-def crossed_interval(values: np.ndarray, seed: int = 0) -> Interval:
+def crossed_interval(
+    values: np.ndarray, seed: int = 0, bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Interval:
     """Mean of all judgements, with an interval that speaks of other readers and other cases.
 
     Cluster bootstrap in both directions: readers and cases are each drawn with replacement, and a judgement counts as
@@ -52,6 +54,7 @@ def crossed_interval(values: np.ndarray, seed: int = 0) -> Interval:
     Args:
         values: ``(R, C)``, at least one judgement.
         seed: of the draws.
+        bounds: that a judgement lies within, and so does the interval.
 
     Source:
         Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2), 2007.
@@ -68,7 +71,7 @@ def crossed_interval(values: np.ndarray, seed: int = 0) -> Interval:
     drawn = ((readers @ filled) * cases).sum(axis=1)[weight > 0] / weight[weight > 0]
     factor = _t_over_z(values) * math.sqrt(min(sizes) / (min(sizes) - 1))
     tail = 100 * (1 - LEVEL) / 2
-    low, high = mean + factor * (np.percentile(drawn, [tail, 100 - tail]) - mean)
+    low, high = np.clip(mean + factor * (np.percentile(drawn, [tail, 100 - tail]) - mean), *bounds)
     return Interval(mean, (float(low), float(high)))
 
 

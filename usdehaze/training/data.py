@@ -178,11 +178,11 @@ class StoredFrames(InMemory):
         total = sum(len(frames) for frames in scans)
         if total < 2 or len(shapes) != 1:
             raise ValueError(f"training takes at least 2 frames of one shape, found {total} of {len(shapes)} shapes")
-        self.n_scans, self.n_frames = len(scans), total
+        self.n_scans = len(scans)
         if len(scans) == 1:
-            scans = list(scans[0].split([total - _some(share, total), _some(share, total)]))
+            scans = list(scans[0].split([total - some_of(share, total), some_of(share, total)]))
         order = torch.randperm(len(scans), generator=torch.Generator().manual_seed(HELD_OUT_SEED)).tolist()
-        out = {len(scans) - 1} if self.n_scans == 1 else set(order[: _some(share, len(scans))])
+        out = {len(scans) - 1} if self.n_scans == 1 else set(order[: some_of(share, len(scans))])
         self._train = torch.cat([s for i, s in enumerate(scans) if i not in out])[:, None].half()
         self._held_out = torch.cat([scans[i] for i in sorted(out)])[:, None].half()
         self.fingerprint = hashlib.sha256(self._train.numpy().tobytes()).hexdigest()[:16]
@@ -249,7 +249,8 @@ def put_together(tissue: Tensor, haze: Tensor, generator: torch.Generator) -> Te
     return torch.cat([tissue, haze, frame], dim=1)
 
 
-def _some(share: float, n: int) -> int:
+def some_of(share: float, n: int) -> int:
+    """How many of ``n`` to hold out: about a share of them, at least one and never all."""
     return min(n - 1, max(1, round(share * n)))
 
 

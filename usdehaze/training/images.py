@@ -14,7 +14,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from usdehaze.errors import InputError
-from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, InMemory
+from usdehaze.io.images.opacity import rgb_of
+from usdehaze.io.images.read import is_deep, upright
+from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, InMemory, some_of
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
@@ -26,7 +28,8 @@ def read_images(
 ) -> Tensor:
     """Images as a prior sees them: ``(N, C, *grid)`` half precision in [0, 1], C = 3 in colour, else 1.
 
-    Larger or smaller ones are resized (bilinear, without aliasing); of another shape, their middle is taken.
+    Larger or smaller ones are resized (bilinear, without aliasing); of another shape, their middle is taken. They are
+    turned as their EXIF says, and black where nothing is opaque.
 
     Args:
         paths: images, folders (with all that is below) and ``.zip`` files of images, and ``.npy`` or ``.npz`` arrays
@@ -36,7 +39,8 @@ def read_images(
         dataset: name of the array in an ``.npz`` file that holds several.
 
     Raises:
-        InputError: a file that cannot be read, or has no images; values that are neither 8 bit nor in [0, 1].
+        InputError: a file that cannot be read, or has no images; values that are neither 8 bit nor, in arrays, in
+            [0, 1].
     """
     files = [Path(path) for path in paths]
     found = torch.cat([torch.from_numpy(each) for path in files for each in _images(path, grid, colour, dataset)])
@@ -83,7 +87,11 @@ def _zipped(path: Path, grid: tuple[int, int], colour: bool) -> Iterator[np.ndar
 def _opened(path: Path, name: str, content: bytes, grid: tuple[int, int], colour: bool) -> np.ndarray:
     try:
         with Image.open(BytesIO(content)) as image:
-            return _fitted(image, grid, colour)
+            if is_deep(image):
+                raise InputError(path, f"{name} has pixels of more than 8 bits", "8-bit images, or floats as .npy")
+            return _fitted(Image.fromarray(rgb_of(upright(image), path)), grid, colour)
+    except InputError:
+        raise
     except Exception as error:  # image decoders raise whatever they come across
         raise InputError(path, f"{name} cannot be read as an image ({type(error).__name__})", EXPECTED) from None
 
@@ -135,7 +143,7 @@ class StoredImages(InMemory):
     def __init__(self, images: Tensor, mirror: bool, share: float = 0.02, purpose: int = PICKS) -> None:
         self.mirror, self.purpose = mirror, purpose
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(HELD_OUT_SEED))
-        out = min(len(images) - 1, max(1, round(share * len(images))))
+        out = some_of(share, len(images))
         self._held_out, self._train = images[order[:out]].half(), images[order[out:]].half()
         sides = "mirrored" if mirror else "as they are"
         self.fingerprint = f"{hashlib.sha256(self._train.numpy().tobytes()).hexdigest()[:16]}, {sides}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import Reading, open_scan
 from usdehaze.io.atomic import atomic
 from usdehaze.priors.posterior import LearnedPosterior
-from usdehaze.training.data import PICKS, FrameSource, StoredFrames
+from usdehaze.training.data import PICKS, FrameSource, StoredFrames, evenly
 from usdehaze.training.samples import draw_samples, split_samples
 from usdehaze.training.train import Model
 
@@ -52,18 +53,17 @@ def frames_of_scans(
 ) -> StoredFrames:
     """Every frame of these scans, for training; ``purpose`` as of `StoredFrames`.
 
+    Scans with the same frames (named twice, linked, copied) count once: held out, they would be trained on, too.
+
     Raises:
         InputError: a scan that cannot be used; a single frame.
     """
-    return StoredFrames(_read(paths, grid, reading), purpose=purpose)
-
-
-def _read(paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None) -> list[Tensor]:
     paths = list(paths)
-    scans = [frames_of_scan(path, grid, reading) for path in paths]
+    read = (frames_of_scan(path, grid, reading) for path in paths)
+    scans = list({hashlib.sha256(frames.numpy().tobytes()).digest(): frames for frames in read}.values())
     if sum(len(frames) for frames in scans) < 2:
         raise InputError(paths[0], "1 frame", "at least 2: one to train on, one to hold out")
-    return scans
+    return StoredFrames(scans, purpose=purpose)
 
 
 def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwrite: bool = False) -> None:
@@ -75,7 +75,7 @@ def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwr
     """
     device = next(model.parameters()).device
     if isinstance(model, LearnedPosterior):
-        truth = _evenly(source.held_out)
+        truth = evenly(source.held_out, COLUMNS)
         tissue, haze, hazy = truth.chunk(3, dim=1)
         x, n = split_samples(model, hazy.to(device), seed).cpu().chunk(2, dim=1)
         rows = {
@@ -88,7 +88,7 @@ def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwr
     else:
         rows = {
             f"{model.card['kind']}, drawn from the prior": draw_samples(model, COLUMNS, seed, device),
-            f"{model.card['kind']}, trained on": _evenly(source.sample),
+            f"{model.card['kind']}, trained on": evenly(source.sample, COLUMNS),
         }
     depth, angle = model.card["grid"]
     colour = next(iter(rows.values())).shape[1] == 3
@@ -104,7 +104,3 @@ def write_sheet(path: Path, model: Model, source: FrameSource, seed: int, overwr
             sheet.paste(Image.fromarray(shown), (column * width, row * height + CAPTION_HEIGHT))
     with atomic(path, overwrite) as part:
         sheet.save(part, format="PNG")
-
-
-def _evenly(frames: Tensor) -> Tensor:
-    return frames[torch.linspace(0, len(frames) - 1, min(COLUMNS, len(frames))).long()]

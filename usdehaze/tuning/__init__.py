@@ -1,4 +1,4 @@
-"""Tuning: the lambda, kappa, steps and strength that do best on a handful of frames, written as a preset."""
+"""Tuning: the caution (of a rule lambda, kappa), steps and strength that do best on some frames, as a preset."""
 
 from usdehaze.tuning.examples import Example, Goal, find_examples, goal_of
 from usdehaze.tuning.search import Tried, Tuned, preset_text, require_optuna, search, tune

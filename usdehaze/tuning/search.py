@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -98,14 +99,17 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=start.seed % 2**32)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    first = {"steps": start.steps, "strength": start.strength, "caution": max(start.caution, LEAST_CAUTION)}
+    first = {"steps": start.steps, "strength": start.strength, "caution": start.caution}
     if start.scale is not None:
         first |= {"lambda": start.scale[0], "kappa": start.scale[1]}
     study.enqueue_trial(first)
     seen: dict[Settings, Tried | None] = {}
     for number in range(n_trials):
         trial = study.ask()
-        settings = _suggest(trial, start, max_steps)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the start may lie between the steps of the others
+            suggested = _suggest(trial, start, max_steps)
+        settings = suggested if number else start
         if settings not in seen:
             try:
                 seen[settings] = Tried(settings, *measure(settings))
@@ -180,7 +184,8 @@ def _suggest(trial: Any, start: Settings, max_steps: int) -> Settings:
     strength = round(trial.suggest_float("strength", 0.0, 1.0, step=SHARE_STEP), 2)
     settings = replace(start, steps=steps, strength=strength)
     if start.own_scale is None:
-        return replace(settings, caution=round(trial.suggest_float("caution", LEAST_CAUTION, 1.0, step=SHARE_STEP), 2))
+        least = min(LEAST_CAUTION, start.caution)
+        return replace(settings, caution=round(trial.suggest_float("caution", least, 1.0, step=SHARE_STEP), 2))
     low, high = SCALE_RANGE
     pull = [
         float(f"{trial.suggest_float(name, low * own, high * own, log=True):.3g}")

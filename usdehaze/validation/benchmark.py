@@ -30,7 +30,7 @@ from usdehaze.validation.scene import (
     removed_flicker,
 )
 
-FIRST_SEED = 1_000_000_000  # training draws its seeds below this
+FIRST_SEED = 1_000_000_000  # training draws its scenes by keys, and others
 OURS = "ours"
 BASELINE = "gaussian noise"
 

@@ -188,7 +188,8 @@ def _measure_one(
         if not with_screen:
             images = {caption: blank_screen(frames, cine.geometry, -span) for caption, frames in images.items()}
         if regions is not None:
-            write_panels(report, path.name.removesuffix(".h5"), images, span, regions, [path])
+            panels = name.removesuffix(".h5").replace("/", "_")
+            write_panels(report, panels, images, span, regions, [path], start)
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
         document = metrics_document(records, bins, **settings)
         append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)

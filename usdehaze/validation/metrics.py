@@ -120,11 +120,9 @@ def cnr(a: ArrayLike, b: ArrayLike) -> float:
     ``20 log10(sqrt(2) * cnr)``. Infinite for two different constants, 0 for two equal ones.
     """
     a, b = _pixels(a, "a"), _pixels(b, "b")
-    difference = abs(a.mean() - b.mean())
-    noise = math.sqrt(a.var() + b.var())
-    if noise == 0:
-        return 0.0 if difference == 0 else math.inf
-    return float(difference / noise)
+    if np.ptp(a) == np.ptp(b) == 0:  # rounding gives equal values a mean of their own, and a deviation
+        return 0.0 if a[0] == b[0] else math.inf
+    return float(abs(a.mean() - b.mean()) / math.sqrt(a.var() + b.var()))
 
 
 def amplitude(values_db: ArrayLike) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
+from usdehaze.decibels import db_to_grey
 from usdehaze.io.atomic import atomic
 from usdehaze.plain_text import cell
 from usdehaze.validation.regions import AUTOMATIC, FAINT, GIVEN, Regions
@@ -148,8 +149,8 @@ def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()
     """One row a frame and metric: the figures, and what they were measured with.
 
     Columns: cine, frame, metric, input, tissue, delta, pixels of both regions, bins and bias (of input and output) and
-    95 % interval of delta of gCNR, and where the regions came from. Text that a spreadsheet would take for a formula
-    begins with an apostrophe. Whoever may not read the ``sources`` may not read it.
+    95 % interval of delta of gCNR, and where the regions came from, if there are any. Text that a spreadsheet would
+    take for a formula begins with an apostrophe. Whoever may not read the ``sources`` may not read it.
     """
     with atomic(path, True, sources) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -167,12 +168,13 @@ def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()
         writer.writerow(["cine", "frame", "metric", *columns, *extra])
         for record in document["frames"]:
             pixels = record.get("n_pixels", {})
+            origin = record.get("regions", GIVEN if pixels else "")
             for name, value in record.items():
                 if isinstance(value, dict) and "delta" in value:
                     bias, interval = value.get("bias", {}), value.get("ci95") or (None, None)
                     row = [record["cine"], record["frame"], name, *(value[part_] for part_ in columns)]
                     row += [pixels.get("tissue"), pixels.get("haze"), value.get("bins")]
-                    row += [bias.get("input"), bias.get("tissue"), *interval, record.get("regions", GIVEN)]
+                    row += [bias.get("input"), bias.get("tissue"), *interval, origin]
                     writer.writerow([cell(value) for value in row])
 
 
@@ -204,8 +206,7 @@ def panel(
 
 def tile(image_db: np.ndarray, dynamic_range_db: float, regions: Regions | None, frame: int) -> np.ndarray:
     """One picture of a panel, without caption: ``(H, W, 3)`` uint8."""
-    grey = np.clip(np.rint((1 + image_db / dynamic_range_db) * 255), 0, 255).astype(np.uint8)
-    pixels = np.repeat(grey[..., None], 3, axis=2)
+    pixels = np.repeat(db_to_grey(image_db, dynamic_range_db)[..., None], 3, axis=2)
     for role, colour in COLOURS.items():
         if regions is not None:
             mask = regions.mask(role, frame)
@@ -220,6 +221,7 @@ def write_panels(
     dynamic_range_db: float,
     regions: Regions,
     sources: Iterable[Path] = (),
+    first_frame: int = 0,
 ) -> list[Path]:
     """PNG panels of the first, middle and last frame that has regions.
 
@@ -230,12 +232,13 @@ def write_panels(
         dynamic_range_db: dB from black to white.
         regions: drawn in.
         sources: whoever may not read them may not read the panels.
+        first_frame: index in the source of the first frame; names count as the source does.
     """
     frames = regions.frames() or regions.frames((FAINT,))
     paths = []
     for t in sorted({frames[0], frames[len(frames) // 2], frames[-1]}):
         sheet = panel({caption: cine[t] for caption, cine in images_db.items()}, dynamic_range_db, regions, t)
-        path = folder / f"{stem}-frame-{t:03d}.png"
+        path = folder / f"{stem}-frame-{first_frame + t:03d}.png"
         with atomic(path, True, sources) as part:
             sheet.save(part, format="PNG")
         paths.append(path)

@@ -60,8 +60,18 @@ class Tally:
 
     def summary(self, seed: int = 0) -> dict[str, Any]:
         """Means over the records that have a metric, with intervals: see `usdehaze.validation.evaluate.summarise`."""
-        clusters = self.cines if len(set(self.cines)) > 1 else [str(i) for i in range(len(self.cines))]
+        clusters = self._clusters()
         return {name: column.summary(self.cines, clusters, seed) for name, column in self._columns.items()}
+
+    def fewest_clusters(self) -> float:
+        """Clusters that the interval of a mean comes from, of the figure with the fewest; infinite without any."""
+        clusters = self._clusters()
+        counts = (len({clusters[row] for row in column.rows}) for column in self._columns.values())
+        return min((count for count in counts if count > 1), default=math.inf)
+
+    def _clusters(self) -> list[str]:
+        """Of each record its cine, or where there is one cine only, itself."""
+        return self.cines if len(set(self.cines)) > 1 else [str(i) for i in range(len(self.cines))]
 
 
 class _Column:
@@ -87,7 +97,9 @@ class _Column:
         self.rows.append(row)
 
     def summary(self, cines: list[str], clusters: list[str], seed: int) -> dict[str, Any]:
-        mean = {part: _mean(column) for part, column in self.values.items()}
+        values = {part: np.array(column) for part, column in self.values.items()}
+        both = np.isfinite(values["delta"])  # so that the means are of the same frames, and differ by that of delta
+        mean = {part: _mean(column[both] if both.any() else column) for part, column in values.items()}
         varied = self.values["tissue" if mean["delta"] is None else "delta"]
         interval = bootstrap_ci95(varied, [clusters[row] for row in self.rows], seed=seed)
         summary: dict[str, Any] = {**mean, "ci95": None if interval is None else list(interval)}
@@ -97,7 +109,7 @@ class _Column:
             before, after = self.values["input"], self.values["tissue"]
             summary["paired"] = paired_statistics(before, after, [cines[row] for row in self.rows], seed)
         if self.bias:
-            summary["bias"] = {part: _mean(column) for part, column in self.bias.items()}
+            summary["bias"] = {part: _mean(np.array(column)) for part, column in self.bias.items()}
         return summary
 
 
@@ -105,8 +117,7 @@ def _float(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _mean(values: array[float]) -> float | None:
+def _mean(values: np.ndarray) -> float | None:
     """Mean of what is finite; None when nothing is."""
-    finite = np.array(values)
-    finite = finite[np.isfinite(finite)]
+    finite = values[np.isfinite(values)]
     return float(np.mean(finite)) if finite.size else None

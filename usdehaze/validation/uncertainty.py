@@ -211,8 +211,8 @@ def bootstrap_ci95(
     for part in blocks(n_resamples, max(1, DRAWN_AT_ONCE // names.size)):  # the draws are those of one array of all
         drawn = rng.integers(names.size, size=(part.stop - part.start, names.size))
         means[part] = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
+    low, high = _interval(means)
+    return low, high
 
 
 def paired_statistics(before: ArrayLike, after: ArrayLike, clusters: ArrayLike, seed: int = 0) -> dict[str, Any]:

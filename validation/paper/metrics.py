@@ -15,7 +15,6 @@ from validation.lpips import Lpips
 from validation.paths import real_scans
 
 NAMES = ("psnr_db", "ssim", "lpips")
-HIGHER = {"psnr_db": True, "ssim": True, "lpips": False}
 
 
 def psnr_db(a: Tensor, b: Tensor) -> float:

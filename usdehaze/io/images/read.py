@@ -220,18 +220,23 @@ def _opened(file: BufferedReader, path: Path) -> Image.Image:
 def _picture(image: Image.Image, path: Path) -> Picture:
     """Grey levels, uint8 or what deeper images hold, and the colours of an image in colour, upright."""
     check_frame((image.height, image.width), path)
-    upright = _upright(image)
-    if upright.mode in ("I", "F") or upright.mode.startswith("I;16") or _is_plain_grey(upright):
-        values = np.asarray(upright)
+    turned = upright(image)
+    if is_deep(turned) or _is_plain_grey(turned):
+        values = np.asarray(turned)
         values = values.astype(values.dtype.newbyteorder("="))
         if (hidden := image.info.get("transparency")) is not None:  # of a deep PNG: the level that is not shown
             values[values == hidden] = 0
         return Picture(as_declared(values, image.tag_v2, path) if isinstance(image, TiffImageFile) else values)
-    rgb = rgb_of(upright, path)
-    return Picture(rgb[..., 0]) if upright.mode in ("1", "L", "LA") else Picture(luma(rgb), rgb)
+    rgb = rgb_of(turned, path)
+    return Picture(rgb[..., 0]) if turned.mode in ("1", "L", "LA") else Picture(luma(rgb), rgb)
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def is_deep(image: Image.Image) -> bool:
+    """Whether pixels are other than 8-bit: Pillow's own conversions cut off what lies beyond."""
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
+
+
+def upright(image: Image.Image) -> Image.Image:
     """As viewers show it: turned as its EXIF says, where that can be read."""
     image.load()  # which is all that a TIFF needs
     if not isinstance(image, TiffImageFile):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import ndimage
 
-from usdehaze.cine import Cartesian, Cine
+from usdehaze.cine import Cine
 from usdehaze.errors import InputError
-from usdehaze.geometry import sector_mask
+from usdehaze.geometry import image_mask
 from usdehaze.validation.regions.masks import PackedMasks
 from usdehaze.validation.regions.model import AUTOMATIC, Region, Regions, checked
 
@@ -32,8 +32,8 @@ AUTOMATIC_METHOD = (
 def automatic_regions(cine: Cine | LazyCine, name: str = "") -> Regions:
     """Tissue and haze of every frame of the *input*, by brightness.
 
-    Each frame is smoothed; Otsu's level of all smoothed pixels inside the sector (of the whole frame where there is
-    none) splits them into tissue (above) and haze (below, but above the floor). What lies within 3 pixels of the
+    Each frame is smoothed; Otsu's level of all smoothed pixels inside the images (of the whole frame where there is
+    no sector) splits them into tissue (above) and haze (below, but above the floor). What lies within 3 pixels of the
     border of a part is left out. Frames are read one at a time, each of them several times.
 
     Args:
@@ -46,11 +46,9 @@ def automatic_regions(cine: Cine | LazyCine, name: str = "") -> Regions:
     Source:
         Otsu, "A threshold selection method from gray-level histograms", IEEE Trans. SMC 9(1), 1979.
     """
-    frames, geometry = cine.frames, cine.geometry
+    frames = cine.frames
     shape = (frames.shape[0], frames.shape[1], frames.shape[2])
-    inside = np.ones(shape[1:], dtype=bool)
-    if isinstance(geometry, Cartesian) and geometry.sector is not None:
-        inside = sector_mask(geometry.sector, shape[1:])
+    inside = image_mask(cine.geometry, shape[1:])
 
     def smoothed() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Every frame, smoothed, and where it shows anything."""
