@@ -80,7 +80,7 @@ class DbToGrey(Transform):
             drawn = np.asarray(drawn, np.uint8)
         if isinstance(drawn, MetaTensor):
             drawn.affine = torch.as_tensor(self._affine(np.asarray(img.affine)))  # type: ignore[union-attr]
-            drawn.meta[MetaKeys.SPATIAL_SHAPE] = np.asarray(grey.shape[1:])
+            drawn.meta[MetaKeys.SPATIAL_SHAPE] = torch.tensor(grey.shape[1:])
         return drawn
 
     def _picked(self, img: Any, frames: np.ndarray) -> np.ndarray:

@@ -41,7 +41,10 @@ def n_frames_of(image: Any) -> int:
 
 def array_of(image: Any) -> np.ndarray:
     """An image ``(T, H, W)`` or ``(1, T, H, W)``, whatever its type and device, as a float32 array ``(T, H, W)``."""
-    array = convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+    if isinstance(image, np.ndarray):  # read-only ones and other byte orders are not for torch
+        array = np.ascontiguousarray(image, np.float32)
+    else:
+        array = convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
     return array[0] if array.ndim == 4 and len(array) == 1 else array
 
 
