@@ -1,5 +1,6 @@
 """``usdehaze process``: which files it makes, what it tells, what it refuses."""
 
+import errno
 import hashlib
 import json
 import os
@@ -179,6 +180,38 @@ def test_a_folder_is_mirrored_and_one_bad_scan_stops_nothing(tmp_path, model):
         *("a.dehazed.h5", "sub/a.dehazed.h5", "sub/b.h5.dehazed.h5", "sub/b.hdf5.dehazed.h5"),
     ]
     assert model.loaded == 1
+
+
+def forbid(monkeypatch, private):
+    """Makes the system tell as little of a folder as it tells those who may not look into it."""
+    real = os.stat
+
+    def fake(path, *args, **options):
+        if not isinstance(path, int) and os.path.realpath(os.fsdecode(path)).startswith(str(private)):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fsdecode(path))
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", fake)
+
+
+def test_what_somebody_else_keeps_private_stops_no_other_scan(tmp_path, model, monkeypatch):
+    folder, private = tmp_path / "in", tmp_path / "private"
+    for path in (folder / "a.h5", folder / "closed.h5", private / "b.h5"):
+        path.parent.mkdir(exist_ok=True)
+        write(path, {"x": fan_frames()})
+    (folder / "link.h5").symlink_to(private / "b.h5")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "closed.h5" not in str(path) and access(path, mode))
+    (folder / "closed.h5").chmod(0)
+    forbid(monkeypatch, private)
+    done = run("process", folder, "-o", tmp_path / "out")
+    assert done.exit_code == 1 and (tmp_path / "out" / "a.dehazed.h5").exists()
+    for name, why in (("link.h5", "(Permission denied)"), ("closed.h5", "(no permission)")):
+        assert f"usdehaze: {folder / name}: cannot be read {why}" in done.stderr.splitlines()
+    for command in (("process", private / "b.h5"), ("info", private / "b.h5"), ("validate", private / "b.h5")):
+        failed(1, *command, names=[private / "b.h5", "cannot be read"])
+    for more in (("-o", private / "x"), ("--log", private / "x.jsonl")):
+        failed(1, "process", folder / "a.h5", *more, names=[private, "(Permission denied)"])
 
 
 def test_an_unexpected_error_in_one_scan_is_one_line_too(tmp_path, model):

@@ -52,6 +52,8 @@ def describe(error: Exception, scan: object = None) -> str:
         return str(error)
     if isinstance(error, UsdehazeError):
         message = str(error)
+    elif isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{os.fsdecode(error.filename)}: cannot be read or written ({error.strerror})"
     elif isinstance(error, MemoryError):
         message = "not enough memory; take part of the frames with --frames"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -118,7 +119,7 @@ def process(
             entry.seconds = round(time.monotonic() - started, 3)
             batch.add(entry)
             outcomes[entry.outcome] += 1
-    if outcomes.total() != 1 or Path(files[0]).is_dir():
+    if outcomes.total() != 1 or os.path.isdir(files[0]):
         skipped = f", {outcomes['skipped']} skipped" if skip_existing else ""
         console.say(f"{outcomes['dehazed']} scans dehazed, {outcomes['failed']} failed{skipped}")
     ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
