@@ -296,6 +296,19 @@ def test_options_out_of_range_are_wrong_usage(tmp_path, model, option):
     assert files_in(tmp_path) == ["scan.h5"]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--lambda", 1, "--kappa", 1], "the learned posterior takes no lambda and kappa"),
+        (["--guidance", "dps", "--posterior", "posterior"], "guidance dps takes no posterior"),
+        (["--guidance", "projection", "--observation", "log-power"], "projection needs the additive"),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_usage(tmp_path, model, options, told):
+    failed(2, "process", tmp_path / "none.h5", *options, names=[told, "see usdehaze process --help"])
+    assert model.loaded == 0
+
+
 def test_two_scans_for_one_result_are_wrong_usage(tmp_path, model):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -12,6 +12,7 @@ import click
 from usdehaze.choices import PreviewKind, TransferSyntax
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
 from usdehaze.cli.options import (
+    check_model,
     config_option,
     model_options,
     output_options,
@@ -245,6 +246,7 @@ def _making(options: dict[str, Any]) -> Making:
             options[name] = os.path.abspath(options[name])
     zea, reading = options.pop("formats") == "zea", take_reading(options)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
+    check_model(options)
     return Making(model=options, reading=reading, zea=zea, max_memory=most_memory(), **outputs)
 
 

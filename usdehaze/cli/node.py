@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
-from usdehaze.cli.options import SEED, Number, model_options
+from usdehaze.cli.options import SEED, Number, check_model, model_options
 from usdehaze.cli.plan import plan_jobs
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def _serve(console: Console, options: dict[str, Any]) -> None:
     from usdehaze.node.titles import check_title
     from usdehaze.node.work import Node
 
+    check_model(options)
     title = check_title(options.pop("aet"))
     access, bind = _access(options), options.pop("bind")
     if not (is_loopback(bind) or access.titles or access.networks):

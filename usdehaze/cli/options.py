@@ -13,8 +13,8 @@ import click
 from usdehaze.budget import read_text
 from usdehaze.choices import ENGINES, PRECISIONS, PREVIEW_KINDS, TRANSFER_SYNTAXES, UNITS
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
-from usdehaze.dehazing.settings import PRESETS
-from usdehaze.errors import InputError
+from usdehaze.dehazing.settings import PRESETS, settings_of
+from usdehaze.errors import InputError, UsdehazeError
 
 if TYPE_CHECKING:
     from usdehaze.io.reading import Reading
@@ -217,6 +217,21 @@ def scale_of(tissue: float | None, haze: float | None) -> tuple[float, float] | 
             raise click.UsageError("--lambda and --kappa go together: give both or neither")
         return None
     return tissue, haze
+
+
+def check_model(options: dict[str, Any]) -> None:
+    """Refuses options of the model that do not go together before any scan is looked at.
+
+    Args:
+        options: of `model_options` and `sampling_options`, others among them.
+
+    Raises:
+        click.UsageError: they do not.
+    """
+    try:
+        settings_of(**options)
+    except UsdehazeError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def region_options(command: _Command) -> _Command:

@@ -17,6 +17,7 @@ from usdehaze.choices import PreviewKind, TransferSyntax
 from usdehaze.cli.batch import BatchLog, Entry, Outcome
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of, describe
 from usdehaze.cli.options import (
+    check_model,
     config_option,
     model_options,
     output_options,
@@ -91,6 +92,7 @@ def process(
     files = _fetched(ctx, files, options.pop("dicomweb"), out_dir)
     console = console_of(ctx)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
+    check_model(options)
     if preview is not None:
         from usdehaze.preview import check_kind
 
