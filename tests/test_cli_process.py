@@ -104,19 +104,7 @@ def test_every_option_reaches_its_place(tmp_path, model):
     done = run(
         *("process", scan, "-o", tmp_path / "new" / "out", "--preset", "paper", "--guidance", "pigdm", "--steps", 7),
         *("--seed", 11, "--strength", 0.25, "--samples", 4, "--device", "cpu", "--batch-size", 3, "--frames", "1:4"),
-        *(
-            "--posterior",
-            "Q",
-            "--tissue-prior",
-            "T",
-            "--haze-prior",
-            "H",
-            "--dataset",
-            "b",
-            "--dynamic-range",
-            50,
-            "--quiet",
-        ),
+        *("--tissue-prior", "T", "--haze-prior", "H", "--dataset", "b", "--dynamic-range", 50, "--quiet"),
         *("--observation", "additive", "--sampler", "heun", "--lambda", 0.5, "--kappa", 0.25, "--caution", 0.6),
     )
     assert done.exit_code == 0 and done.output == ""
@@ -127,7 +115,7 @@ def test_every_option_reaches_its_place(tmp_path, model):
             "batch_size": 3,
             "engine": "auto",
             "precision": "fp32",
-            "posterior": "Q",
+            "posterior": None,
             "tissue_prior": "T",
             "haze_prior": "H",
         },
@@ -136,6 +124,8 @@ def test_every_option_reaches_its_place(tmp_path, model):
     cine = model.cines[0]
     assert (cine.source.dataset, cine.source.first_frame, len(cine.frames), cine.dynamic_range_db) == ("b", 1, 3, 50)
     assert files_in(tmp_path / "new") == ["out/scan.dehazed.h5"]
+    assert run("process", scan, "--dataset", "a", "--posterior", "Q").exit_code == 0
+    assert model.settings["posterior"] == "Q"
 
 
 def test_without_options_the_presets_decide(tmp_path, model):
