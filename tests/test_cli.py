@@ -54,7 +54,22 @@ def test_version_is_that_of_the_package():
     assert run("--version").stdout == f"usdehaze {usdehaze.__version__}\n"
 
 
-@pytest.mark.parametrize("args", [["bogus"], ["process"], ["info"], ["--bogus"], ["simulate", "a", "b"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["bogus"],
+        ["process"],
+        ["info"],
+        ["--bogus"],
+        ["simulate", "a", "b"],
+        ["info", "a.h5", "--max-memory", "nan"],
+        ["node", "--max-object", "nan"],
+        ["validate", "a.h5", "--roi", "r.json", "--margin", "nan"],
+        ["validate", "a.h5", "--margin", "2"],
+        ["review", "a.h5", "--labels", "tissue=2 haze=1"],
+    ],
+    ids=" ".join,
+)
 def test_wrong_usage_is_one_line_and_exit_code_2(args):
     done = run(*args)
     assert done.exit_code == 2 and done.stdout == ""

@@ -13,6 +13,7 @@ import click
 
 from usdehaze import stopping
 from usdehaze.budget import max_memory
+from usdehaze.cli.options import Number
 from usdehaze.errors import InputError, UsdehazeError, foreign
 from usdehaze.plain_text import one_line, table_line
 
@@ -103,7 +104,7 @@ def common_options(command: _Command) -> _Command:
 
     command = click.option(
         "--max-memory",
-        type=click.FloatRange(0.125, 4096),
+        type=Number(0.125, 4096),
         metavar="GB",
         expose_value=False,
         callback=allow,

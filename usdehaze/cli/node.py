@@ -42,7 +42,7 @@ spool_option = click.option(
 @spool_option
 @click.option("--allow-aet", multiple=True, metavar="TITLE", help="Who may call; anyone by default.")
 @click.option("--allow-address", multiple=True, metavar="NET", help="From where, such as 10.1.0.0/16.")
-@click.option("--max-object", type=click.FloatRange(0.001, 64), default=2.0, show_default=True, help="GiB an object.")
+@click.option("--max-object", type=Number(0.001, 64), default=2.0, show_default=True, help="GiB an object.")
 @click.option(
     "--max-rate", type=click.IntRange(1), default=600, show_default=True, help="Objects a minute, of one address."
 )

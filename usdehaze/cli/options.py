@@ -245,7 +245,7 @@ def region_options(command: _Command) -> _Command:
         click.option(
             "--margin",
             "margin_px",
-            type=click.FloatRange(0, 1000),
+            type=Number(0, 1000),
             metavar="PX",
             help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
         ),
