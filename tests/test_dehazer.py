@@ -255,6 +255,12 @@ def test_the_callers_random_stream_goes_on_and_its_default_type_decides_nothing(
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_what_is_no_cine_is_refused_with_the_way_to_make_one(cine):
+    for other in (cine.frames, "scan.h5", None):
+        with pytest.raises(TypeError, match=r"a Cine is dehazed, found .*; make one with open_cine"):
+            dehazer().dehaze(other)
+
+
 def test_progress_counts_frames(cine):
     seen = []
     five = replace(cine, frames=cine.frames[[0, 1, 2, 0, 1]], frame_times_s=None)
