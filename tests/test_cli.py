@@ -156,6 +156,12 @@ def test_simulate_keeps_a_file_that_exists(tmp_path, simulator):
     assert len(read_truth(tmp_path / "s.h5").haze) == 8
 
 
+def test_simulate_names_a_folder_that_is_no_file(tmp_path, simulator, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("simulate", ".")
+    assert done.exit_code == 1 and done.stderr == "usdehaze: .: is a folder; expected the name of a file\n"
+
+
 def test_validate_hands_its_options_on_and_returns_the_exit_code(monkeypatch, tmp_path):
     asked = {}
     module = ModuleType("usdehaze.validation.command")

@@ -60,7 +60,7 @@ def tune(
     from usdehaze.validation.regions import labels_and_margin
 
     require_optuna()
-    check_target(out, overwrite)
+    check_target(out, overwrite, [] if roi is None else [roi])
     paths = list_scans(scans)
     if out.resolve() in [path.resolve() for path in paths]:
         raise click.UsageError(f"{out} is a scan; choose another -o")
