@@ -1,5 +1,6 @@
 """The program as a whole: quick help, version, usage errors; info, simulate, validate; the progress bar."""
 
+import errno
 import io
 import os
 import shlex
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
+import click
 import numpy as np
 import pytest
 from _scans import fan_frames, write
@@ -213,6 +215,20 @@ def test_nobody_reading_on_is_no_error(tmp_path):
         running.stdout.readline()
         running.stdout.close()
         assert running.stderr.read() == ""
+
+
+def test_a_full_disk_under_the_output_is_named(tmp_path, monkeypatch):
+    real = click.echo
+
+    def full(message, err=False):
+        if not err:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(message, err=err)
+
+    monkeypatch.setattr(click, "echo", full)
+    done = run("info", write(tmp_path / "a.h5", {"x": fan_frames(1, 24, 24)}))
+    assert done.exit_code == 1
+    assert done.stderr == "usdehaze: standard output cannot be written (No space left on device)\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the shell's way of closing a stream")

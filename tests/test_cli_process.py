@@ -346,6 +346,7 @@ def test_config_gives_defaults_and_the_command_line_wins(tmp_path, model):
         ("steps: 0", "'--steps': 0 is not in the range"),
         ("steps: [1, 2]", "steps must have a single value"),
         ("steps:", "steps must have a single value"),
+        ("steps: 5\nseed: 1\nsteps: 6", "steps is given twice"),
         ("- steps", "expected lines such as 'preset: fast'"),
         ("a: b: c", "not YAML"),
         ("steps: !!python/object/apply:os.getcwd []", "steps must have a single value"),

@@ -68,8 +68,17 @@ def complain(message: str) -> None:
 
 
 def echo(line: str) -> None:
-    """One line on stdout, without control characters; blanks stay, as a table needs them."""
-    click.echo(table_line(line))
+    """One line on stdout, without control characters; blanks stay, as a table needs them.
+
+    Raises:
+        UsdehazeError: it goes to a file that cannot be written.
+    """
+    try:
+        click.echo(table_line(line))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsdehazeError(f"standard output cannot be written ({error.strerror})") from error
 
 
 def traceback_of(error: BaseException) -> list[str]:

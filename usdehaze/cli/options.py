@@ -294,12 +294,16 @@ def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None
     try:
         text = read_text(path, MAX_CONFIG_BYTES)
         content = yaml.load(text, Loader=yaml.BaseLoader)  # strings only: nothing can be constructed
+        top: Any = yaml.compose(text, Loader=yaml.BaseLoader)
     except InputError as error:
         raise click.BadParameter(str(error), ctx, parameter) from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise click.BadParameter(f"{path}: not YAML ({error})", ctx, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"{path}: expected lines such as 'preset: fast'", ctx, parameter)
+    keys = [str(key.value) for key, _ in top.value]
+    if twice := [key for key in content if keys.count(key) > 1]:
+        raise click.BadParameter(f"{path}: {twice[0]} is given twice", ctx, parameter)
     options = {
         long.removeprefix("--"): option
         for option in ctx.command.params
