@@ -290,7 +290,8 @@ class Worker:
             return self.roi
         path = region_file(self.roi, job.result.name.removesuffix(RESULT_SUFFIX))
         if check:
-            read_regions(path, (scan.n_frames, *scan.shape), scan.source.first_frame, geometry=scan.geometry)
+            shape, source = (scan.n_frames, *scan.shape), scan.source
+            read_regions(path, shape, source.first_frame, geometry=scan.geometry, source_frames=source.frames)
         return str(path)
 
     @cached_property
