@@ -1,5 +1,6 @@
 """The program as a whole: quick help, version, usage errors; info, simulate, validate; the progress bar."""
 
+import errno
 import io
 import os
 import shlex
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
+import click
 import numpy as np
 import pytest
 from _scans import fan_frames, write
@@ -54,7 +56,22 @@ def test_version_is_that_of_the_package():
     assert run("--version").stdout == f"usdehaze {usdehaze.__version__}\n"
 
 
-@pytest.mark.parametrize("args", [["bogus"], ["process"], ["info"], ["--bogus"], ["simulate", "a", "b"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["bogus"],
+        ["process"],
+        ["info"],
+        ["--bogus"],
+        ["simulate", "a", "b"],
+        ["info", "a.h5", "--max-memory", "nan"],
+        ["node", "--max-object", "nan"],
+        ["validate", "a.h5", "--roi", "r.json", "--margin", "nan"],
+        ["validate", "a.h5", "--margin", "2"],
+        ["review", "a.h5", "--labels", "tissue=2 haze=1"],
+    ],
+    ids=" ".join,
+)
 def test_wrong_usage_is_one_line_and_exit_code_2(args):
     done = run(*args)
     assert done.exit_code == 2 and done.stdout == ""
@@ -141,6 +158,12 @@ def test_simulate_keeps_a_file_that_exists(tmp_path, simulator):
     assert len(read_truth(tmp_path / "s.h5").haze) == 8
 
 
+def test_simulate_names_a_folder_that_is_no_file(tmp_path, simulator, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("simulate", ".")
+    assert done.exit_code == 1 and done.stderr == "usdehaze: .: is a folder; expected the name of a file\n"
+
+
 def test_validate_hands_its_options_on_and_returns_the_exit_code(monkeypatch, tmp_path):
     asked = {}
     module = ModuleType("usdehaze.validation.command")
@@ -192,6 +215,20 @@ def test_nobody_reading_on_is_no_error(tmp_path):
         running.stdout.readline()
         running.stdout.close()
         assert running.stderr.read() == ""
+
+
+def test_a_full_disk_under_the_output_is_named(tmp_path, monkeypatch):
+    real = click.echo
+
+    def full(message, err=False):
+        if not err:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(message, err=err)
+
+    monkeypatch.setattr(click, "echo", full)
+    done = run("info", write(tmp_path / "a.h5", {"x": fan_frames(1, 24, 24)}))
+    assert done.exit_code == 1
+    assert done.stderr == "usdehaze: standard output cannot be written (No space left on device)\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the shell's way of closing a stream")

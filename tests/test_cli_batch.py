@@ -1,7 +1,9 @@
 """``usdehaze process`` on folders: resuming, the log of a batch, and results that belong to another scan."""
 
 import csv
+import errno
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -191,6 +193,22 @@ def test_nothing_but_a_log_is_written_to(tmp_path, model, study):  # noqa: F811
     (tmp_path / "list.jsonl").write_text('{"id": 1}\n')
     failed(2, "process", scan, "--log", tmp_path / "list.jsonl", names=["list.jsonl"])
     assert sha256_of(scan) == before and (tmp_path / "mine.csv").read_text() == "my own table"
+
+
+class FullDisk(io.StringIO):
+    """A file on a full disk: what it could not write it tries to write again as it is closed."""
+
+    def flush(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self):
+        self.flush()
+
+
+def test_a_log_on_a_full_disk_is_named(tmp_path, model, study, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("usdehaze.cli.batch.open", lambda *args, **options: FullDisk(), raising=False)
+    log = tmp_path / "log.jsonl"
+    failed(1, "process", study / "p1" / "a.h5", "--log", log, names=[f"{log}: cannot be written (No space left"])
 
 
 def directory(folder, files):

@@ -1,5 +1,6 @@
 """``usdehaze process``: which files it makes, what it tells, what it refuses."""
 
+import errno
 import hashlib
 import json
 import os
@@ -103,19 +104,7 @@ def test_every_option_reaches_its_place(tmp_path, model):
     done = run(
         *("process", scan, "-o", tmp_path / "new" / "out", "--preset", "paper", "--guidance", "pigdm", "--steps", 7),
         *("--seed", 11, "--strength", 0.25, "--samples", 4, "--device", "cpu", "--batch-size", 3, "--frames", "1:4"),
-        *(
-            "--posterior",
-            "Q",
-            "--tissue-prior",
-            "T",
-            "--haze-prior",
-            "H",
-            "--dataset",
-            "b",
-            "--dynamic-range",
-            50,
-            "--quiet",
-        ),
+        *("--tissue-prior", "T", "--haze-prior", "H", "--dataset", "b", "--dynamic-range", 50, "--quiet"),
         *("--observation", "additive", "--sampler", "heun", "--lambda", 0.5, "--kappa", 0.25, "--caution", 0.6),
     )
     assert done.exit_code == 0 and done.output == ""
@@ -126,7 +115,7 @@ def test_every_option_reaches_its_place(tmp_path, model):
             "batch_size": 3,
             "engine": "auto",
             "precision": "fp32",
-            "posterior": "Q",
+            "posterior": None,
             "tissue_prior": "T",
             "haze_prior": "H",
         },
@@ -135,6 +124,8 @@ def test_every_option_reaches_its_place(tmp_path, model):
     cine = model.cines[0]
     assert (cine.source.dataset, cine.source.first_frame, len(cine.frames), cine.dynamic_range_db) == ("b", 1, 3, 50)
     assert files_in(tmp_path / "new") == ["out/scan.dehazed.h5"]
+    assert run("process", scan, "--dataset", "a", "--posterior", "Q").exit_code == 0
+    assert model.settings["posterior"] == "Q"
 
 
 def test_without_options_the_presets_decide(tmp_path, model):
@@ -179,6 +170,38 @@ def test_a_folder_is_mirrored_and_one_bad_scan_stops_nothing(tmp_path, model):
         *("a.dehazed.h5", "sub/a.dehazed.h5", "sub/b.h5.dehazed.h5", "sub/b.hdf5.dehazed.h5"),
     ]
     assert model.loaded == 1
+
+
+def forbid(monkeypatch, private):
+    """Makes the system tell as little of a folder as it tells those who may not look into it."""
+    real = os.stat
+
+    def fake(path, *args, **options):
+        if not isinstance(path, int) and os.path.realpath(os.fsdecode(path)).startswith(str(private)):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fsdecode(path))
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", fake)
+
+
+def test_what_somebody_else_keeps_private_stops_no_other_scan(tmp_path, model, monkeypatch):
+    folder, private = tmp_path / "in", tmp_path / "private"
+    for path in (folder / "a.h5", folder / "closed.h5", private / "b.h5"):
+        path.parent.mkdir(exist_ok=True)
+        write(path, {"x": fan_frames()})
+    (folder / "link.h5").symlink_to(private / "b.h5")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "closed.h5" not in str(path) and access(path, mode))
+    (folder / "closed.h5").chmod(0)
+    forbid(monkeypatch, private)
+    done = run("process", folder, "-o", tmp_path / "out")
+    assert done.exit_code == 1 and (tmp_path / "out" / "a.dehazed.h5").exists()
+    for name, why in (("link.h5", "(Permission denied)"), ("closed.h5", "(no permission)")):
+        assert f"usdehaze: {folder / name}: cannot be read {why}" in done.stderr.splitlines()
+    for command in (("process", private / "b.h5"), ("info", private / "b.h5"), ("validate", private / "b.h5")):
+        failed(1, *command, names=[private / "b.h5", "cannot be read"])
+    for more in (("-o", private / "x"), ("--log", private / "x.jsonl")):
+        failed(1, "process", folder / "a.h5", *more, names=[private, "(Permission denied)"])
 
 
 def test_an_unexpected_error_in_one_scan_is_one_line_too(tmp_path, model):
@@ -263,6 +286,19 @@ def test_options_out_of_range_are_wrong_usage(tmp_path, model, option):
     assert files_in(tmp_path) == ["scan.h5"]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--lambda", 1, "--kappa", 1], "the learned posterior takes no lambda and kappa"),
+        (["--guidance", "dps", "--posterior", "posterior"], "guidance dps takes no posterior"),
+        (["--guidance", "projection", "--observation", "log-power"], "projection needs the additive"),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_usage(tmp_path, model, options, told):
+    failed(2, "process", tmp_path / "none.h5", *options, names=[told, "see usdehaze process --help"])
+    assert model.loaded == 0
+
+
 def test_two_scans_for_one_result_are_wrong_usage(tmp_path, model):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -310,6 +346,7 @@ def test_config_gives_defaults_and_the_command_line_wins(tmp_path, model):
         ("steps: 0", "'--steps': 0 is not in the range"),
         ("steps: [1, 2]", "steps must have a single value"),
         ("steps:", "steps must have a single value"),
+        ("steps: 5\nseed: 1\nsteps: 6", "steps is given twice"),
         ("- steps", "expected lines such as 'preset: fast'"),
         ("a: b: c", "not YAML"),
         ("steps: !!python/object/apply:os.getcwd []", "steps must have a single value"),

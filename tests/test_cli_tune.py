@@ -96,6 +96,14 @@ def test_the_preset_never_replaces_a_scan(tmp_path):
     assert done.exit_code == 2 and "is a scan; choose another -o" in done.stderr and scan.read_bytes() == before
 
 
+def test_the_preset_never_replaces_the_regions_that_it_is_tuned_on(tmp_path):
+    scan, roi = write(tmp_path / "scan.h5", {"x": fan_frames()}), tmp_path / "r.json"
+    roi.write_text("{}")
+    done = run("tune", scan, "-o", roi, "--roi", roi, "--overwrite")
+    assert done.exit_code == 1 and "r.json: would be replaced, and is what it is made from" in done.stderr
+    assert roi.read_text() == "{}"
+
+
 def test_without_optuna_one_line_says_what_to_install(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     done = tuned(folder, tmp_path / "p.yaml")

@@ -244,6 +244,25 @@ def test_nonsense_is_refused_in_one_line(options, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("options", [{}, {"guidance": "proximal"}, {"guidance": "pigdm"}])
+def test_the_callers_random_stream_goes_on_and_its_default_type_decides_nothing(cine, options):
+    expected = dehazer(**options).dehaze(part(cine, 0, 1))
+    before = torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        made = dehazer(**options).dehaze(part(cine, 0, 1))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert np.array_equal(made.tissue, expected.tissue) and np.array_equal(made.haze, expected.haze)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_is_no_cine_is_refused_with_the_way_to_make_one(cine):
+    for other in (cine.frames, "scan.h5", None):
+        with pytest.raises(TypeError, match=r"a Cine is dehazed, found .*; make one with open_cine"):
+            dehazer().dehaze(other)
+
+
 def test_progress_counts_frames(cine):
     seen = []
     five = replace(cine, frames=cine.frames[[0, 1, 2, 0, 1]], frame_times_s=None)

@@ -40,6 +40,26 @@ def test_options_that_cannot_be_are_refused_with_the_name_of_the_file(tmp_path, 
     assert str(caught.value) == f"{path}: {message}"
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"frames": (0, 2)},
+        {"frames": 3},
+        {"frames": slice(0.0, 2.0)},
+        {"dynamic_range_db": "60"},
+        {"axes": 5},
+        {"dataset": 5},
+        {"rectangle": "false"},
+        {"levels": 255},
+    ],
+    ids=str,
+)
+def test_options_of_another_type_are_named(tmp_path, option):
+    scan = write(tmp_path / "scan.h5", {"cine": fan_frames(2)})
+    with pytest.raises(TypeError, match=rf"{next(iter(option))} must be .*, found"):
+        open_cine(scan, **option)
+
+
 def test_it_cannot_be_changed_and_takes_keywords_alone():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Reading().units = "dB"

@@ -95,6 +95,17 @@ def test_the_bundle_goes_on_after_a_bad_file_resumes_and_tells_every_file(tmp_pa
     assert "1 failed" in str(caught.value.__cause__)
 
 
+def test_the_bundle_tells_what_it_cannot_read_in_the_folder(tmp_path, scans, options, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    shutil.copy(scans / "scan-0.h5", folder / "scan.h5")
+    (folder / "patient-2").symlink_to(tmp_path / "not-mounted")
+    run(config_file=str(CONFIG), dataset_dir=str(folder), output_dir=str(out), **options)
+    told = capsys.readouterr()
+    assert "2 scans: 1 dehazed, 0 there already, 1 failed" in told.out
+    assert f"{folder / 'patient-2'}: is a link that leads nowhere" in told.err
+
+
 def test_the_bundle_names_results_as_the_command_line_does(tmp_path, scans, options):
     folder, out = tmp_path / "in", tmp_path / "out"
     (folder / "b").mkdir(parents=True)

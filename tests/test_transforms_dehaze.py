@@ -167,6 +167,16 @@ def test_the_dynamic_range_is_the_metadatas_or_60_or_the_one_given(options):
         assert tissue.meta["dynamic_range_db"] == span
 
 
+@pytest.mark.filterwarnings("error")
+def test_arrays_that_are_read_only_or_of_another_byte_order_are_taken(options):
+    dehaze = DehazeUltrasound(Dehazer.from_pretrained(**options), Cartesian(), 60)
+    frames, expected = rectangle().copy(), dehaze(rectangle())
+    frames.setflags(write=False)
+    for given in (frames, frames.astype(">f4"), np.asfortranarray(frames), frames[::-1, ::-1][::-1, ::-1]):
+        tissue = dehaze(given)
+        assert np.array_equal(tissue, expected) and tissue.dtype == given.dtype
+
+
 @pytest.mark.parametrize(
     "spoil",
     [Resize((40, 48)), Flip(1), Rotate90(), Zoom(1.25), CenterSpatialCrop((80, 90))],

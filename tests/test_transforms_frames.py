@@ -3,9 +3,10 @@
 import numpy as np
 import pydicom
 import pytest
+import torch
 from _dicom import region, write_dicom
 from _scans import fan_frames, write
-from monai.transforms import Compose, ConcatItemsd, CopyItemsd, Lambdad
+from monai.transforms import Compose, ConcatItemsd, CopyItemsd, Flipd, Lambdad, Rand2DElasticd
 
 from usdehaze.errors import InputError
 from usdehaze.io import read_result
@@ -101,6 +102,53 @@ def test_frames_of_other_values_make_a_result_but_no_dicom_image(tmp_path, scans
     SaveUltrasoundd("tissue", output_dir=tmp_path)(item)
     assert np.array_equal(read_result(tmp_path / "fade.dehazed.h5").input, item["image"].numpy())
     loaded = load(scans[0])
-    for save in (save_in_every_way({**dehaze(darker(loaded), options), **loaded}, tmp_path)[i] for i in (0, 2, 3)):
-        with pytest.raises(InputError, match=r"fade.dcm: what was dehazed is not what its file holds"):
-            save()
+    other = dehaze(darker(loaded), options)
+    file, given = "what was dehazed is not what its file holds", "the input is not what was dehazed"
+    for item, ways in ((other, {0: file, 2: file, 3: file}), ({**other, **loaded}, {0: given, 2: file, 3: file})):
+        for way, said in ways.items():
+            with pytest.raises(InputError, match=f"fade.dcm: {said}"):
+                save_in_every_way(item, tmp_path)[way]()
+
+
+CHANGES = {
+    "haze-moved": (Flipd("haze", 1), "the haze is not what came out of it"),
+    "haze-of-another": (Lambdad("haze", lambda x: (x + 0.5).clamp(max=0)), "the haze is not what came out of it"),
+    "haze-is-no-number": (Lambdad("haze", lambda x: x * torch.nan), "the haze is not what came out of it"),
+    "tissue": (Lambdad("tissue", lambda x: (x - 3).clamp(min=-60)), "the tissue is not what came out of it"),
+    "all-deformed": (
+        Rand2DElasticd(["image", "tissue", "haze"], (20, 20), (4, 8), prob=1.0),
+        "the input is not what was dehazed|brighter than the input",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_images_that_are_not_what_came_out_are_not_saved_as_such(tmp_path, scans, options, change):
+    step, said = CHANGES[change]
+    for scan in scans:
+        item = step(dehaze(load(scan), options))
+        item = ConcatItemsd(["tissue", "haze", "image"], name="result")(item)
+        ways = save_in_every_way(item, tmp_path)
+        for save in (*ways[:2], *(ways[3:] if change.startswith("haze-") else ())):
+            with pytest.raises(InputError, match=f"{said}|Flip. has moved its pixels"):
+                save()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_tissue_is_no_haze(tmp_path, scans, options):
+    with pytest.raises(InputError, match="the haze is not what came out of it"):
+        SaveUltrasoundd("tissue", haze_key="tissue", output_dir=tmp_path)(dehaze(load(scans[1]), options))
+
+
+@pytest.mark.parametrize("layout", ["THW", "1THW"])
+def test_pixels_that_change_places_without_the_affine_are_noticed(scans, options, layout):
+    image = load(scans[1], layout=layout)
+    for move in (lambda x: x.transpose(-1, -2), lambda x: x.flip(-2), lambda x: x.roll(5, -1)):
+        moved = Lambdad("image", move)(image)
+        with pytest.raises(InputError, match=r"fade.h5: a spatial transform .*has moved its pixels"):
+            DehazeUltrasoundd("image", **options)(moved)
+        found = DehazeUltrasoundd("image", haze_key="haze", geometry="find", **options)(moved)
+        again = DehazeUltrasoundd("image", haze_key="haze", geometry="find", **options)(
+            {"image": moved["image"].numpy()}
+        )
+        assert np.array_equal(found["image"].numpy(), again["image"])

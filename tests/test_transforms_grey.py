@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from _scans import fan_frames, write
-from monai.data import MetaTensor
+from monai.data import MetaTensor, PersistentDataset
 from monai.transforms import Compose, LoadImage, SaveImaged
 from PIL import Image
 
@@ -36,6 +36,13 @@ def test_a_png_shows_the_frame_with_rows_down(tmp_path, scan, layout, frame, exp
     assert made.shape == (1, 48, 80) and made.dtype == torch.uint8
     again = LoadImage("PILReader", ensure_channel_first=True)(tmp_path / "fan.png")
     assert np.array_equal(again.numpy(), made.numpy())
+
+
+@pytest.mark.filterwarnings("error:Corrupt cache")
+def test_a_persistent_cache_can_be_read_again(tmp_path, scan):
+    steps = Compose([LoadUltrasoundd("image"), DbToGreyd("image")])
+    first, second = (PersistentDataset([{"image": str(scan)}], steps, tmp_path, track_meta=True)[0] for _ in "ab")
+    assert torch.equal(first["image"].as_tensor(), second["image"].as_tensor())
 
 
 def test_single_frames_and_other_dynamic_ranges(tmp_path):

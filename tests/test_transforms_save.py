@@ -126,7 +126,7 @@ def test_of_a_dicom_file_all_results_are_written_or_none(tmp_path, options):
     (out / "scan.dehazed.dcm").write_text("mine")
     with pytest.raises(InputError, match=r"scan.dehazed.dcm: exists already"):
         SaveUltrasoundd("tissue", output_dir=out)(item)
-    with pytest.raises(InputError, match="the input is not what its file holds"):
+    with pytest.raises(InputError, match="the input is not what was dehazed"):
         SaveUltrasoundd("tissue", output_dir=out, overwrite=True)({**item, "image": item["image"] * 0.999})
     assert [path.name for path in out.iterdir()] == ["scan.dehazed.dcm"]
     assert (out / "scan.dehazed.dcm").read_text() == "mine"

@@ -235,3 +235,17 @@ def test_figures_never_replace_what_they_are_made_from(tmp_path: Path, roi: Path
     with pytest.raises(InputError, match=f"{target}: would be replaced, and is what it is made from"):
         run([result], True, None, roi, tmp_path / target, None, True, pytest.fail, truth=truth)
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_what_a_pattern_named_by_mistake_is_not_replaced(tmp_path: Path, roi: Path) -> None:
+    """As in ``--json *.h5``, where the first scan is the name and the others are measured."""
+    scan, result = result_file(tmp_path / "a.dehazed.h5"), result_file(tmp_path / "b.dehazed.h5")
+    before = scan.read_bytes()
+    with pytest.raises(InputError, match=r"a\.dehazed\.h5: is there, and is of another kind"):
+        run([result], True, None, roi, scan, None, True, pytest.fail)
+    assert scan.read_bytes() == before
+    metrics = tmp_path / "m.json"
+    metrics.touch()
+    for _ in range(2):  # an empty file, and earlier figures, are replaced
+        run([result], True, None, roi, metrics, None, True, pytest.fail)
+    assert "summary" in json.loads(metrics.read_text())

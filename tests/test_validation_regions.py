@@ -102,6 +102,25 @@ def test_label_png_and_label_hdf5_give_the_same_regions(tmp_path: Path) -> None:
     assert np.array_equal(moving.mask("haze", 1), np.roll(labels, 1, axis=0) == 128)
 
 
+def test_a_stack_of_labels_is_of_the_result_or_of_all_of_its_source(tmp_path: Path) -> None:
+    """One of another number of frames belongs to another scan."""
+    labels = np.zeros((6, *SHAPE[1:]), np.uint8)
+    for k in range(6):
+        labels[k, 2 + k : 6 + k, 3:9], labels[k, 14:18, 4:20] = 255, 128
+    for n in (3, 4, 5, 6):
+        with h5py.File(tmp_path / f"{n}.h5", "w") as file:
+            file["label"] = labels[:n]
+        nibabel = pytest.importorskip("nibabel")
+        nibabel.Nifti1Image(labels[:n].T, np.eye(4)).to_filename(tmp_path / f"{n}.nii")
+    for suffix, said in (("h5", r"no label dataset that fits"), ("nii", "labels of . frames")):
+        for n, first in ((3, 0), (5, 2)):
+            regions = read_regions(tmp_path / f"{n}.{suffix}", SHAPE, 2, source_frames=5)
+            assert np.array_equal(regions.mask("tissue", 1), labels[first + 1] == 255)
+        for n in (4, 6):
+            with pytest.raises(InputError, match=said):
+                read_regions(tmp_path / f"{n}.{suffix}", SHAPE, 2, source_frames=5)
+
+
 def test_polygons_in_millimetres_cover_what_they_cover_in_pixels(tmp_path: Path) -> None:
     geometry = Cartesian(spacing_m=(0.5e-3, 0.25e-3), origin_m=(5e-3, -4e-3))
     in_mm = [[-4 + 0.25 * x, 5 + 0.5 * y] for x, y in TISSUE["polygon"]]

@@ -118,7 +118,8 @@ class Cine:
             region of the screen) and must stay as it is; None where all may be tissue.
 
     Raises:
-        ValueError: frames that are not 3-D float32, hold non-finite values, or lie outside ``[-dynamic_range_db, 0]``.
+        ValueError: frames that are not 3-D float32, hold non-finite values, or lie outside ``[-dynamic_range_db, 0]``;
+            times, a mask or polar axes that do not fit them, or axes that do not increase.
     """
 
     frames: np.ndarray
@@ -140,11 +141,14 @@ class Cine:
             raise ValueError(f"{found}; {_how_to_convert(low, high, self.dynamic_range_db)}")
         if self.tissue_mask is not None and self.tissue_mask.shape != f.shape:
             raise ValueError(f"tissue mask has shape {self.tissue_mask.shape}, the frames {f.shape}")
-        if isinstance(self.geometry, Polar) and f.shape[1:] != (
-            len(self.geometry.depths_m),
-            len(self.geometry.angles_rad),
-        ):
-            raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
+        if self.frame_times_s is not None and np.shape(self.frame_times_s) != f.shape[:1]:
+            raise ValueError(f"frame times have shape {np.shape(self.frame_times_s)}, the frames {f.shape}")
+        if isinstance(self.geometry, Polar):
+            axes = [np.asarray(axis, float) for axis in (self.geometry.depths_m, self.geometry.angles_rad)]
+            if tuple(map(np.shape, axes)) != (f.shape[1:2], f.shape[2:]):
+                raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
+            if not all(np.isfinite(axis).all() and (np.diff(axis) > 0).all() for axis in axes):
+                raise ValueError("polar geometry: depths and angles must increase")
 
 
 def _how_to_convert(low: float, high: float, span: float) -> str:

@@ -12,6 +12,8 @@ import click
 from usdehaze.choices import PreviewKind, TransferSyntax
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
 from usdehaze.cli.options import (
+    Number,
+    check_model,
     config_option,
     model_options,
     output_options,
@@ -40,13 +42,11 @@ DECIDES = ("SOURCE_DATE_EPOCH",)  # variables that decide bytes of results
     "--address", default="local", show_default=True, metavar="local|auto|ray://...", help="A Ray of its own, or one."
 )
 @click.option("--workers", type=click.IntRange(1, 100_000), metavar="N", help="As many as there is room for.")
-@click.option(
-    "--cpus-per-worker", "cpus", type=click.FloatRange(0.1, 1024), default=1.0, show_default=True, metavar="N"
-)
+@click.option("--cpus-per-worker", "cpus", type=Number(0.1, 1024), default=1.0, show_default=True, metavar="N")
 @click.option(
     "--gpus-per-worker",
     "gpus",
-    type=click.FloatRange(0, 64),
+    type=Number(0, 64),
     metavar="N",
     help="Such as 0.5; 1 where there are GPUs by default.",
 )
@@ -245,6 +245,7 @@ def _making(options: dict[str, Any]) -> Making:
             options[name] = os.path.abspath(options[name])
     zea, reading = options.pop("formats") == "zea", take_reading(options)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
+    check_model(options)
     return Making(model=options, reading=reading, zea=zea, max_memory=most_memory(), **outputs)
 
 

@@ -109,7 +109,10 @@ class BatchLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()  # tries anew to write what is left
+            except OSError as failure:
+                raise InputError(self.path, f"cannot be written ({failure.strerror})") from failure
             self._write_table()
 
     def _write_table(self) -> None:

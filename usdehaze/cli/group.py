@@ -13,6 +13,7 @@ import click
 
 from usdehaze import stopping
 from usdehaze.budget import max_memory
+from usdehaze.cli.options import Number
 from usdehaze.errors import InputError, UsdehazeError, foreign
 from usdehaze.plain_text import one_line, table_line
 
@@ -52,6 +53,8 @@ def describe(error: Exception, scan: object = None) -> str:
         return str(error)
     if isinstance(error, UsdehazeError):
         message = str(error)
+    elif isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{os.fsdecode(error.filename)}: cannot be read or written ({error.strerror})"
     elif isinstance(error, MemoryError):
         message = "not enough memory; take part of the frames with --frames"
     else:
@@ -65,8 +68,17 @@ def complain(message: str) -> None:
 
 
 def echo(line: str) -> None:
-    """One line on stdout, without control characters; blanks stay, as a table needs them."""
-    click.echo(table_line(line))
+    """One line on stdout, without control characters; blanks stay, as a table needs them.
+
+    Raises:
+        UsdehazeError: it goes to a file that cannot be written.
+    """
+    try:
+        click.echo(table_line(line))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsdehazeError(f"standard output cannot be written ({error.strerror})") from error
 
 
 def traceback_of(error: BaseException) -> list[str]:
@@ -101,7 +113,7 @@ def common_options(command: _Command) -> _Command:
 
     command = click.option(
         "--max-memory",
-        type=click.FloatRange(0.125, 4096),
+        type=Number(0.125, 4096),
         metavar="GB",
         expose_value=False,
         callback=allow,

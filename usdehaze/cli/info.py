@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
         console.say(str(scan))
         for label, value in lines:
             console.say(f"  {label + ':':<15}{value}")
-    if Path(file).is_dir():
+    if os.path.isdir(file):
         console.say(f"{len(scans)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import Console, common_options, console_of
-from usdehaze.cli.options import SEED, Number, model_options, reading_options, take_reading
+from usdehaze.cli.options import SEED, Number, check_model, model_options, reading_options, take_reading
 from usdehaze.notes import in_full
 from usdehaze.stopping import ending
 
@@ -79,6 +79,7 @@ def live(
     The fan is found in the first frames: start again when depth or sector have changed. See docs/live.md.
     """
     _check(outs, web, port, igtl_port, overwrite)
+    check_model(options)
     console, reading = console_of(ctx), take_reading(options)
     if every_frame and seconds is None and source.startswith("igtl://"):
         console.note("--every-frame: what is not kept up with waits in the network, and latency grows")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
-from usdehaze.cli.options import SEED, Number, model_options
+from usdehaze.cli.options import SEED, Number, check_model, model_options
 from usdehaze.cli.plan import plan_jobs
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ spool_option = click.option(
 @spool_option
 @click.option("--allow-aet", multiple=True, metavar="TITLE", help="Who may call; anyone by default.")
 @click.option("--allow-address", multiple=True, metavar="NET", help="From where, such as 10.1.0.0/16.")
-@click.option("--max-object", type=click.FloatRange(0.001, 64), default=2.0, show_default=True, help="GiB an object.")
+@click.option("--max-object", type=Number(0.001, 64), default=2.0, show_default=True, help="GiB an object.")
 @click.option(
     "--max-rate", type=click.IntRange(1), default=600, show_default=True, help="Objects a minute, of one address."
 )
@@ -113,6 +113,7 @@ def _serve(console: Console, options: dict[str, Any]) -> None:
     from usdehaze.node.titles import check_title
     from usdehaze.node.work import Node
 
+    check_model(options)
     title = check_title(options.pop("aet"))
     access, bind = _access(options), options.pop("bind")
     if not (is_loopback(bind) or access.titles or access.networks):

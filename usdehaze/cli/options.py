@@ -13,8 +13,8 @@ import click
 from usdehaze.budget import read_text
 from usdehaze.choices import ENGINES, PRECISIONS, PREVIEW_KINDS, TRANSFER_SYNTAXES, UNITS
 from usdehaze.dehazing.registry import LEARNED, OBSERVATIONS, RULES, SAMPLERS
-from usdehaze.dehazing.settings import PRESETS
-from usdehaze.errors import InputError
+from usdehaze.dehazing.settings import PRESETS, settings_of
+from usdehaze.errors import InputError, UsdehazeError
 
 if TYPE_CHECKING:
     from usdehaze.io.reading import Reading
@@ -219,6 +219,21 @@ def scale_of(tissue: float | None, haze: float | None) -> tuple[float, float] | 
     return tissue, haze
 
 
+def check_model(options: dict[str, Any]) -> None:
+    """Refuses options of the model that do not go together before any scan is looked at.
+
+    Args:
+        options: of `model_options` and `sampling_options`, others among them.
+
+    Raises:
+        click.UsageError: they do not.
+    """
+    try:
+        settings_of(**options)
+    except UsdehazeError as error:
+        raise click.UsageError(str(error)) from error
+
+
 def region_options(command: _Command) -> _Command:
     """Adds ``--labels`` and ``--margin``, for regions that ``--roi`` names."""
     options = (
@@ -230,7 +245,7 @@ def region_options(command: _Command) -> _Command:
         click.option(
             "--margin",
             "margin_px",
-            type=click.FloatRange(0, 1000),
+            type=Number(0, 1000),
             metavar="PX",
             help="Erode the regions by PX pixels; 3 with --labels, else 0, by default.",
         ),
@@ -279,12 +294,16 @@ def read_config(ctx: click.Context, parameter: click.Parameter, path: str | None
     try:
         text = read_text(path, MAX_CONFIG_BYTES)
         content = yaml.load(text, Loader=yaml.BaseLoader)  # strings only: nothing can be constructed
+        top: Any = yaml.compose(text, Loader=yaml.BaseLoader)
     except InputError as error:
         raise click.BadParameter(str(error), ctx, parameter) from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise click.BadParameter(f"{path}: not YAML ({error})", ctx, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"{path}: expected lines such as 'preset: fast'", ctx, parameter)
+    keys = [str(key.value) for key, _ in top.value]
+    if twice := [key for key in content if keys.count(key) > 1]:
+        raise click.BadParameter(f"{path}: {twice[0]} is given twice", ctx, parameter)
     options = {
         long.removeprefix("--"): option
         for option in ctx.command.params

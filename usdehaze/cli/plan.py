@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def plan_jobs(
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
     for name in map(Path, inputs):
-        top = name if name.is_dir() else name.parent
+        top = name if os.path.isdir(name) else name.parent
         for scan in list_scans([name]):
             folder = scan.parent
             if out_dir is not None:  # a folder of images is itself the scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from usdehaze.choices import PreviewKind, TransferSyntax
 from usdehaze.cli.batch import BatchLog, Entry, Outcome
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, complain, console_of, describe
 from usdehaze.cli.options import (
+    check_model,
     config_option,
     model_options,
     output_options,
@@ -90,6 +92,7 @@ def process(
     files = _fetched(ctx, files, options.pop("dicomweb"), out_dir)
     console = console_of(ctx)
     options["scale"] = scale_of(options.pop("lambda_"), options.pop("kappa"))
+    check_model(options)
     if preview is not None:
         from usdehaze.preview import check_kind
 
@@ -118,7 +121,7 @@ def process(
             entry.seconds = round(time.monotonic() - started, 3)
             batch.add(entry)
             outcomes[entry.outcome] += 1
-    if outcomes.total() != 1 or Path(files[0]).is_dir():
+    if outcomes.total() != 1 or os.path.isdir(files[0]):
         skipped = f", {outcomes['skipped']} skipped" if skip_existing else ""
         console.say(f"{outcomes['dehazed']} scans dehazed, {outcomes['failed']} failed{skipped}")
     ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
@@ -287,7 +290,8 @@ class Worker:
             return self.roi
         path = region_file(self.roi, job.result.name.removesuffix(RESULT_SUFFIX))
         if check:
-            read_regions(path, (scan.n_frames, *scan.shape), scan.source.first_frame, geometry=scan.geometry)
+            shape, source = (scan.n_frames, *scan.shape), scan.source
+            read_regions(path, shape, source.first_frame, geometry=scan.geometry, source_frames=source.frames)
         return str(path)
 
     @cached_property

@@ -56,6 +56,8 @@ def review(
 
     if serve and out is not None:
         raise click.UsageError("--serve keeps no page: it excludes --out")
+    if roi is None and (labels, margin_px) != (None, None):
+        raise click.UsageError("--labels and --margin are for --roi")
     if port is not None and not serve:
         raise click.UsageError("--port belongs to --serve")
     console = console_of(ctx)

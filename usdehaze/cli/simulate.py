@@ -21,9 +21,9 @@ def simulate(ctx: click.Context, out: str, n_frames: int, seed: int, overwrite: 
     """Writes a simulated hazy cine with its true tissue and haze to OUT.h5, and its regions to OUT.rois.json."""
     from usdehaze.io.atomic import check_target
 
+    check_target(out, overwrite)
     rois = Path(out).with_suffix(".rois.json")
-    for target in (out, rois):
-        check_target(target, overwrite)
+    check_target(rois, overwrite)
     from usdehaze.io import write_simulation
     from usdehaze.simulate import simulate_cine
     from usdehaze.validation.evaluate import write_json

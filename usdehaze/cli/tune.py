@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import Console, common_options, complain, console_of
-from usdehaze.cli.options import SEED, model_options, reading_options, region_options, take_reading
+from usdehaze.cli.options import SEED, check_model, model_options, reading_options, region_options, take_reading
 from usdehaze.cli.progress import step_progress
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def tune(
         raise click.UsageError("--roi auto finds regions by brightness, which nothing can be tuned on; draw them")
     if roi is None and (labels, margin_px) != (None, None):
         raise click.UsageError("--labels and --margin are for --roi")
+    check_model(options)
     reading, console = take_reading(options), console_of(ctx)
     from usdehaze.io import list_scans
     from usdehaze.io.atomic import atomic, check_target
@@ -59,7 +60,7 @@ def tune(
     from usdehaze.validation.regions import labels_and_margin
 
     require_optuna()
-    check_target(out, overwrite)
+    check_target(out, overwrite, [] if roi is None else [roi])
     paths = list_scans(scans)
     if out.resolve() in [path.resolve() for path in paths]:
         raise click.UsageError(f"{out} is a scan; choose another -o")

@@ -68,6 +68,8 @@ def validate(
 
     if not results and (roi, labels, margin_px, truth) != (None, None, None, None):
         raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
+    if roi is None and (labels, margin_px) != (None, None):
+        raise click.UsageError("--labels and --margin are for --roi.")
     if sr is not None and len(results) != 1:
         raise click.UsageError("--sr is about one RESULT: a report belongs to one study.")
     if source is not None and sr is None:

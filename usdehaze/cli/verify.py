@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -24,7 +25,9 @@ def verify(ctx: click.Context, results: tuple[Path, ...]) -> None:
     from usdehaze.io.doubts import companions_of, doubts_of, doubts_of_companions
 
     console, failed = console_of(ctx), 0
-    paths = [p for path in results for p in (sorted(path.rglob(f"*{RESULT_SUFFIX}")) if path.is_dir() else [path])]
+    paths = [
+        p for path in results for p in (sorted(path.rglob(f"*{RESULT_SUFFIX}")) if os.path.isdir(path) else [path])
+    ]
     for path in paths:
         try:
             doubts = list(dict.fromkeys([*doubts_of(path), *doubts_of_companions(path)]))

@@ -70,7 +70,7 @@ class LearnedChain:
         return of_posterior(self.posterior.name, self.posterior.card)
 
     def weights(self, samples: int) -> Tensor | None:
-        return torch.tensor(WEIGHTS).repeat(samples) / samples
+        return torch.tensor(WEIGHTS, dtype=torch.float32).repeat(samples) / samples
 
     def sample(
         self, settings: Settings, y: Tensor, seen: Tensor, keys: list[Key], dynamic_range_db: float

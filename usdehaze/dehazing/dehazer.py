@@ -182,8 +182,12 @@ class Dehazer:
             interval: also tell between which values the tissue lies with 95 %; of the learned posterior only.
 
         Raises:
+            TypeError: something else than a cine.
             UsdehazeError: a computation that broke down.
         """
+        if not isinstance(cine, Cine):
+            found, made = type(cine).__name__, "open_cine(path), or Cine(frames, geometry, dynamic_range_db)"
+            raise TypeError(f"a Cine is dehazed, found {found}; make one with {made}")
         mappers = self._mappers_of(cine)
         parts = []
         for i, (geometry, mapper) in enumerate(mappers):

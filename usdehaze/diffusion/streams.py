@@ -22,7 +22,9 @@ class Streams:
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
         """``(rows, *shape)`` float32, one draw from each row's stream."""
-        return torch.stack([torch.randn(shape, generator=g, device=self.device) for g in self.generators])
+        return torch.stack(
+            [torch.randn(shape, generator=g, device=self.device, dtype=torch.float32) for g in self.generators]
+        )
 
 
 def _mix(key: tuple[int, ...]) -> int:

@@ -52,6 +52,29 @@ def check_target(path: str | os.PathLike[str], overwrite: bool, sources: Iterabl
         raise InputError(path, f"cannot be written (no permission to write in {folder})")
 
 
+def check_same_kind(path: str | os.PathLike[str], mark: bytes) -> None:
+    """Finds out before long work whether ``path`` is of another kind than what will replace it without being asked.
+
+    A shell that puts names in place of a pattern, as in ``--json *.h5``, names a file that nobody meant.
+
+    Args:
+        path: that will be written; may be there, and may be empty.
+        mark: that the first kilobyte of such files holds.
+
+    Raises:
+        InputError: it is there, and is another.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.read(1024)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unwritable(Path(path), error) from error
+    if start and mark not in start:
+        raise InputError(path, "is there, and is of another kind", "another name", "remove it if it may be replaced")
+
+
 class PartFile:
     """The hidden file ``.NAME.part`` beside ``path`` that becomes it in the end; locked against other runs.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -46,26 +48,41 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """
     scans: list[Path] = []
     for path in map(Path, paths):
-        inside = _scans_in(path) if path.is_dir() else (scan for scan in _listed(path) if not is_own_image(scan))
+        inside = _scans_in(path) if os.path.isdir(path) else (scan for scan in _listed(path) if not is_own_image(scan))
         scans.extend(list(inside) or [path])
     return scans
 
 
 def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
-    """What keeps scans in these folders from being found: links that lead nowhere, folders that cannot be read."""
+    """What keeps scans in these folders from being found: links that lead nowhere, what cannot be read."""
     lost: dict[Path, InputError] = {}
     for folder in map(Path, paths):
-        for parent, names in _folders(folder, lost) if folder.is_dir() else ():
-            broken = (path for name in names if not (path := parent / name).exists())
-            lost |= {path: InputError(path, "is a link that leads nowhere") for path in broken}
+        for parent, names in _folders(folder, lost) if os.path.isdir(folder) else ():
+            for path in (parent / name for name in names):
+                why = _unreadable(path)
+                if why:
+                    lost[path] = InputError(path, why)
+        lost.pop(folder, None)  # reading it will say so
     return lost
+
+
+def _unreadable(path: Path) -> str:
+    """Why a file cannot be read; "" where it can, or is no file."""
+    try:
+        regular = stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as error:
+        nowhere = isinstance(error, FileNotFoundError) or error.errno == errno.ELOOP
+        return "is a link that leads nowhere" if nowhere else f"cannot be read ({error.strerror})"
+    return "cannot be read (no permission)" if regular and not os.access(path, os.R_OK) else ""
 
 
 def own_images_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """DICOM images in these folders, or listed by a DICOMDIR, that usdehaze made and whose names do not say so."""
     found: list[Path] = []
     for path in map(Path, paths):
-        inside = (parent / name for parent, names in _folders(path, {}) for name in names) if path.is_dir() else ()
+        inside = (
+            (parent / name for parent, names in _folders(path, {}) for name in names) if os.path.isdir(path) else ()
+        )
         found += [each for each in inside or _listed(path) if not each.name.endswith(RESULT_SUFFIXES)]
     return [path for path in found if is_own_image(path)]
 
@@ -80,7 +97,7 @@ def is_own_image(path: Path) -> bool:
 
 def stem_of(scan: Path) -> str:
     """What the files made from a scan begin with: its name without the suffixes of a format; a folder's whole name."""
-    return scan.resolve().name if scan.is_dir() else stem_of_name(scan.name)
+    return scan.resolve().name if os.path.isdir(scan) else stem_of_name(scan.name)
 
 
 def stem_of_name(name: str) -> str:
@@ -95,7 +112,7 @@ def stem_of_name(name: str) -> str:
 def naming_of(scan: Path) -> tuple[Path, str, str]:
     """Folder, stem and whole name of a scan, as `distinct_stems` wants them."""
     stem = stem_of(scan)
-    return scan.parent.resolve(), stem, stem if scan.is_dir() else scan.name
+    return scan.parent.resolve(), stem, stem if os.path.isdir(scan) else scan.name
 
 
 def distinct_stems(names: Mapping[_Scan, tuple[Hashable, str, str]]) -> dict[_Scan, str]:
@@ -155,7 +172,11 @@ def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path,
     while waiting:
         top, linked = waiting.pop(0), []
         for parent, folders, names in os.walk(top, onerror=unreadable):
-            about = os.stat(parent)
+            try:
+                about = os.stat(parent)
+            except OSError as error:  # gone in the meantime
+                unreadable(error)
+                continue
             new = (about.st_dev, about.st_ino) not in seen
             seen.add((about.st_dev, about.st_ino))
             inside = sorted(f for f in folders if new and not f.startswith("."))

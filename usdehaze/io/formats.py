@@ -307,7 +307,7 @@ def parts_of(path: str | os.PathLike[str]) -> list[Path]:
         InputError: as of `format_of`, or others are not there.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         return images_in(path)
     found = format_of(path)
     return [path, *(found.other_files(path) if found is not None else ())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, TypedDict
 
 from usdehaze.choices import UNITS, Units
@@ -47,6 +48,8 @@ class Reading:
         strict: refuse a scan of which anything has to be guessed (`usdehaze.notes.Guess`).
 
     Raises:
+        TypeError: a dataset or axes that are no text, frames that are no slice of whole numbers, levels that are no two
+            numbers, and what is neither True nor False where that is asked for.
         ValueError: units or a dynamic range that there are not, frames with a step. Axes are checked once the dataset
             is known.
     """
@@ -62,6 +65,7 @@ class Reading:
     force: bool = False
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.units is not None and self.units not in UNITS:
             raise ValueError(f"units {self.units!r}; expected one of {', '.join(UNITS)}")
         span = self.dynamic_range_db
@@ -71,6 +75,22 @@ class Reading:
             raise ValueError("levels {:g}:{:g}; expected two different numbers".format(*self.levels))
         if self.frames is not None and self.frames.step not in (None, 1):
             raise ValueError(f"frames with a step of {self.frames.step}; expected consecutive frames")
+
+    def _check_types(self) -> None:
+        for name in ("dataset", "axes"):
+            if not isinstance(value := getattr(self, name), str | None):
+                raise TypeError(f"{name} must be text, found {type(value).__name__}")
+        for name in ("rectangle", "strict", "force"):  # a text such as "false" would be true
+            if not isinstance(value := getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, found {value!r}")
+        if not isinstance(self.dynamic_range_db, Real | None):
+            raise TypeError(f"dynamic_range_db must be a number, found {self.dynamic_range_db!r}")
+        ends = (self.frames.start, self.frames.stop) if isinstance(self.frames, slice) else ()
+        if self.frames is not None and not (ends and all(isinstance(end, Integral | None) for end in ends)):
+            raise TypeError(f"frames must be a slice of whole numbers such as slice(0, 30), found {self.frames!r}")
+        pair = self.levels if isinstance(self.levels, tuple | list) else ()
+        if self.levels is not None and (len(pair) != 2 or not all(isinstance(n, Real) for n in pair)):
+            raise TypeError(f"levels must be black and white such as (0, 255), found {self.levels!r}")
 
     @property
     def said(self) -> str:

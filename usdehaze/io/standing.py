@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def check_owner(result: Path, scan: Path, strict: bool = False) -> dict[str, str
 
 def _source_of(result: Path, strict: bool = False) -> dict[str, str]:
     """What a result says about where it came from; nothing where there is none, or (unless strict) no sound one."""
-    if not result.exists():
+    if not os.path.exists(result):
         return {}
     try:
         with open_file(result) as file:

@@ -70,7 +70,7 @@ def finish(first: Path) -> list[Path]:
     Raises:
         InputError: that run is still at it, or the system refuses a name.
     """
-    if not _list_of(first).is_file():
+    if not os.path.isfile(_list_of(first)):
         return []
     pairs = _listed(first)
     with ExitStack() as stack, uninterrupted():
@@ -90,7 +90,7 @@ def remove_left_overs(folder: Path, *stems: str) -> list[Path]:
     Those that another run is writing stay, and all of them where the file system has no locks to tell.
     """
     removed = []
-    for stem in stems:
+    for stem in stems if os.path.isdir(folder) else ():
         for part in sorted(folder.glob("." + re.sub(r"([*?[])", r"[\1]", stem) + "*" + PART)):
             with suppress(OSError, InputError), _locked(part, part, certainly=True):
                 part.unlink()

@@ -89,7 +89,8 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
     """
     card = read_card(which, kind)
     try:
-        network = _network(card.network, card.path)
+        with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read: the caller's stream goes on
+            network = _network(card.network, card.path).float()
         network.load_state_dict({k: v.float() for k, v in load_file(str(card.path)).items()})
     except InputError:
         raise

@@ -154,8 +154,9 @@ def _read_regions(
     if os.fspath(roi) == "auto":
         return automatic_regions(result.cine, os.path.basename(result.path))
     values, margin_px = labels_and_margin(labels, margin_px)
-    shape, first, geometry = result.cine.frames.shape, result.cine.source.first_frame, result.cine.geometry
-    return read_regions(Path(roi), shape, first, geometry=geometry, labels=values, margin_px=margin_px)
+    cine, source = result.cine, result.cine.source
+    how: dict[str, Any] = {"labels": values, "margin_px": margin_px, "source_frames": source.frames}
+    return read_regions(Path(roi), cine.frames.shape, source.first_frame, geometry=cine.geometry, **how)
 
 
 def drawn_polygons(roi: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from usdehaze.errors import UsdehazeError, foreign
 from usdehaze.io import RESULT_SUFFIX, Reading
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, distinct_stems, naming_of
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, distinct_stems, lost_in, naming_of
 from usdehaze.io.formats import DICOM, format_of
 from usdehaze.io.standing import made_otherwise, standing
 from usdehaze.plain_text import one_line
@@ -27,6 +28,7 @@ def dehaze_all(
     resume: bool = True,
     raise_on_failure: bool = False,
     say: Callable[[str], None] = print,
+    folder: str | os.PathLike[str] | None = None,
 ) -> dict[str, list[str]]:
     """Takes every scan through a pipeline and writes its results; a scan that fails does not stop the others.
 
@@ -42,6 +44,8 @@ def dehaze_all(
             than those of the `DehazeUltrasoundd` and `LoadUltrasoundd` among the steps, is made anew.
         raise_on_failure: raise at the end where a scan has failed.
         say: prints a line.
+        folder: where the scans were sought; what cannot be read in it, such as a link that leads nowhere, has failed,
+            too.
 
     Returns:
         ``written``, paths of all files; ``kept``, results that were there; ``failed``, a line for each failure.
@@ -52,7 +56,10 @@ def dehaze_all(
     scans = [str(item["image"]) for item in items]
     savers = _savers(scans, save)
     writers = Counter(savers[scan].target_of(scan) for scan in scans)
-    told: dict[str, list[str]] = {"written": [], "kept": [], "failed": []}
+    lost = [str(error) for error in lost_in([] if folder is None else [folder]).values()]
+    for line in lost:
+        print(one_line(line), file=sys.stderr, flush=True)
+    told: dict[str, list[str]] = {"written": [], "kept": [], "failed": [*lost]}
     for scan in scans:
         target = savers[scan].target_of(scan)
         try:
@@ -74,9 +81,10 @@ def dehaze_all(
             told["written"] += files
             say(one_line(f"{Path(scan).name} -> {', '.join(files)}"))
     n_kept, n_failed = len(told["kept"]), len(told["failed"])
-    summary = f"{len(scans)} scans: {len(scans) - n_kept - n_failed} dehazed, {n_kept} there already, {n_failed} failed"
+    n_scans = len(scans) + len(lost)
+    summary = f"{n_scans} scans: {n_scans - n_kept - n_failed} dehazed, {n_kept} there already, {n_failed} failed"
     say(summary)
-    if told["failed"] and (raise_on_failure or len(told["failed"]) == len(scans)):
+    if told["failed"] and (raise_on_failure or n_failed == n_scans):
         raise UsdehazeError(f"{summary}: {told['failed'][0]}")
     return told
 

@@ -18,9 +18,9 @@ from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions, check_options
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.transforms.layout import is_cine
+from usdehaze.transforms.layout import array_of, is_cine
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, check_apart, cine_of, dynamic_range_of, geometry_in, name_of
-from usdehaze.transforms.result import array_of, mark_estimate
+from usdehaze.transforms.result import mark_estimates
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -38,8 +38,9 @@ class DehazeUltrasound(Transform):
 
     1. the argument ``geometry``;
     2. the metadata written by `LoadUltrasound`. Where a spatial transform has changed the shape or the affine since,
-       that geometry no longer fits, and the frames are refused: dehaze first, or give ``geometry="find"``. (A transform
-       that moves pixels and tells the affine nothing, such as an elastic deformation, cannot be noticed.)
+       that geometry no longer fits, and the frames are refused: dehaze first, or give ``geometry="find"``; likewise
+       where pixels have changed places and the affine was not told, as by ``Transpose``. (An elastic deformation,
+       which makes new values of them, cannot be noticed.)
     3. the sector finder, on the frames themselves; where it finds none, they are taken as a rectangle: rows near to
        far, columns across the beams.
 
@@ -144,10 +145,9 @@ class DehazeUltrasound(Transform):
         floating = torch.is_floating_point(img) if isinstance(img, torch.Tensor) else img.dtype.kind == "f"
         dtype = None if floating else torch.float32
         arrays = [array if img.ndim == 3 else array[None] for array in outputs.values()]
-        converted = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in arrays]
-        for estimate, image in zip(outputs, converted, strict=True):
-            if isinstance(image, MetaTensor):
-                mark_estimate(image, estimate, result)
+        converted: list[Any] = [convert_to_dst_type(array, dst=img, dtype=dtype)[0] for array in arrays]
+        if isinstance(img, MetaTensor):
+            mark_estimates(dict(zip(outputs, converted, strict=True)), result)
         return converted[0] if len(converted) == 1 else tuple(converted)
 
     def unknown_of(self, img: NdarrayOrTensor) -> str:

@@ -16,9 +16,8 @@ from monai.utils import MetaKeys, TransformBackends, convert_to_dst_type
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.transforms.dehaze import check_dynamic_range
-from usdehaze.transforms.layout import is_cine
+from usdehaze.transforms.layout import array_of, is_cine
 from usdehaze.transforms.meta import check_apart, dynamic_range_of, name_of
-from usdehaze.transforms.result import array_of
 
 
 class DbToGrey(Transform):
@@ -81,7 +80,7 @@ class DbToGrey(Transform):
             drawn = np.asarray(drawn, np.uint8)
         if isinstance(drawn, MetaTensor):
             drawn.affine = torch.as_tensor(self._affine(np.asarray(img.affine)))  # type: ignore[union-attr]
-            drawn.meta[MetaKeys.SPATIAL_SHAPE] = np.asarray(grey.shape[1:])
+            drawn.meta[MetaKeys.SPATIAL_SHAPE] = torch.tensor(grey.shape[1:])
         return drawn
 
     def _picked(self, img: Any, frames: np.ndarray) -> np.ndarray:

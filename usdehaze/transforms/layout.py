@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from monai.utils import convert_data_type
 
 from usdehaze.choices import LAYOUTS, Layout
 from usdehaze.cine import Cine
@@ -36,6 +37,15 @@ def is_cine(image: Any) -> bool:
 def n_frames_of(image: Any) -> int:
     """Number of frames of an image in either layout."""
     return int(image.shape[-3])
+
+
+def array_of(image: Any) -> np.ndarray:
+    """An image ``(T, H, W)`` or ``(1, T, H, W)``, whatever its type and device, as a float32 array ``(T, H, W)``."""
+    if isinstance(image, np.ndarray):  # read-only ones and other byte orders are not for torch
+        array = np.ascontiguousarray(image, np.float32)
+    else:
+        array = convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
+    return array[0] if array.ndim == 4 and len(array) == 1 else array
 
 
 def plane_affine(affine: Any) -> np.ndarray:

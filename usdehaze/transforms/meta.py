@@ -19,8 +19,8 @@ from usdehaze.cine import Cartesian, Cine, Geometry, Polar, Sector
 from usdehaze.errors import InputError
 from usdehaze.io import Reading
 from usdehaze.provenance import source_attributes, source_in
-from usdehaze.transforms.frames import DIGESTS, LOADED, digests_of
-from usdehaze.transforms.layout import plane_affine, time_affine
+from usdehaze.transforms.frames import DIGESTS, LOADED, SUMS, are_shuffled, digests_in, digests_of, sums_of
+from usdehaze.transforms.layout import array_of, plane_affine, time_affine
 
 GEOMETRY = "geometry"
 SETTINGS = "usdehaze"
@@ -63,7 +63,7 @@ def meta_of(
         "dynamic_range_db": float(cine.dynamic_range_db),
         FRAME_TIMES: json.dumps(times_s),  # as text, times of cines of different length collate
         TISSUE_MASK: encode_mask(cine.tissue_mask),
-        DIGESTS: json.dumps({LOADED: digests_of(cine.frames)}),
+        DIGESTS: json.dumps({LOADED: digests_of(cine.frames), SUMS: sums_of(cine.frames)}),
         READING: encode_reading(reading or Reading()),
         **source_attributes(cine.source),
     }
@@ -127,7 +127,8 @@ def geometry_in(image: Any) -> Geometry | None:
     """The geometry in the metadata of frames ``(T, H, W)`` or ``(1, T, H, W)``; None where they carry none.
 
     Raises:
-        InputError: a spatial transform has changed shape or affine since the geometry was written.
+        InputError: a spatial transform has changed shape or affine since the geometry was written, or the places of
+            the pixels.
     """
     if not isinstance(image, MetaTensor) or GEOMETRY not in image.meta:
         return None
@@ -135,7 +136,7 @@ def geometry_in(image: Any) -> Geometry | None:
     now = plane_affine(image.affine)
     # a ten-thousandth of a pixel: flipping twice gives back the same affine but for rounding
     same = now.shape == affine.shape and np.allclose(now, affine, rtol=0, atol=1e-4 * np.abs(np.diag(affine)[:2]).min())
-    if tuple(image.shape[-2:]) == shape and same:
+    if tuple(image.shape[-2:]) == shape and same and not are_shuffled(array_of(image), digests_in(image)):
         return geometry
     by = ", ".join(str(step.get(TraceKeys.CLASS_NAME, "?")) for step in image.applied_operations)
     raise InputError(

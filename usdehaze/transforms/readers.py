@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from monai.config import PathLike
@@ -66,8 +65,6 @@ class UltrasoundReader(ImageReader):
         strict: bool = False,
         force: bool = False,
     ) -> None:
-        check_options(dataset, frames, axes)
-        check_flags(rectangle=rectangle, strict=strict, force=force)
         self.layout = check_layout(layout)
         self.reading = Reading(
             dataset=dataset,
@@ -75,11 +72,12 @@ class UltrasoundReader(ImageReader):
             units=units,
             dynamic_range_db=dynamic_range_db,
             frames=frames,
-            levels=check_levels(levels),
+            levels=cast(Any, tuple(levels) if isinstance(levels, list) else levels),
             rectangle=rectangle,
             strict=strict,
             force=force,
         )
+        check_options(frames, axes)
 
     def verify_suffix(self, filename: Sequence[PathLike] | PathLike) -> bool:
         """True where the content of the one file (or folder of images) is of a kind that is read, whatever its name."""
@@ -158,49 +156,17 @@ class UltrasoundDicomReader(UltrasoundReader):
         super().__init__(None, dynamic_range_db, frames, None, None, layout, levels, rectangle, strict, force)
 
 
-def check_options(dataset: Any, frames: Any, axes: Any) -> None:
-    """Refuses values that no file could be read with.
+def check_options(frames: Any, axes: Any) -> None:
+    """Refuses values that no file could be read with, beside those that `Reading` refuses.
 
     Raises:
-        TypeError: a dataset that is no text, or frames that are no slice.
         ValueError: frames that are never any; axes that do not have H and W once, T and C at most once.
     """
-    if dataset is not None and not isinstance(dataset, str):
-        raise TypeError(f"dataset must be the path of one in the file, found {type(dataset).__name__}")
-    if frames is not None and not isinstance(frames, slice):
-        raise TypeError(f"frames must be a slice such as slice(0, 30), found {frames!r}")
     if frames is not None:
         first, stop = frames.start or 0, frames.stop
-        if not all(isinstance(end, int) for end in (first, 0 if stop is None else stop)):
-            raise TypeError(f"frames must be whole numbers such as slice(0, 30), found {frames!r}")
         if stop is not None and stop <= first and (first < 0) == (stop < 0):
             raise ValueError(f"frames {frames!r} hold none")
     if axes is not None:
-        letters = str(axes).upper()
+        letters = axes.upper()
         if len(set(letters)) < len(letters) or not set("HW") <= set(letters) <= set("THWC"):
             raise ValueError(f"axes {axes!r}; expected H and W once, T and C at most once, such as THW or HWT")
-
-
-def check_levels(levels: Any) -> tuple[float, float] | None:
-    """Two numbers as a tuple; `Reading` says which two they may be.
-
-    Raises:
-        TypeError: something else.
-    """
-    if levels is None:
-        return None
-    numbers = tuple(levels) if isinstance(levels, list | tuple) else ()
-    if len(numbers) != 2 or not all(isinstance(n, Real) and not isinstance(n, bool) for n in numbers):
-        raise TypeError(f"levels must be black and white such as (0, 255), found {levels!r}")
-    return float(numbers[0]), float(numbers[1])
-
-
-def check_flags(**flags: Any) -> None:
-    """Refuses what is neither True nor False: a text such as "false" would be true.
-
-    Raises:
-        TypeError: there is one.
-    """
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False, found {value!r}")

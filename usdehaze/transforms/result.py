@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from monai.data import MetaTensor
-from monai.utils import ImageMetaKey, convert_data_type
+from monai.utils import ImageMetaKey
 
 from usdehaze.errors import InputError
 from usdehaze.provenance import settings_in
 from usdehaze.result import Result
-from usdehaze.transforms.frames import DEHAZED, DIGESTS, ESTIMATED, LOADED, check_order, digests_in, digests_of
-from usdehaze.transforms.layout import n_frames_of, plane_affine
+from usdehaze.transforms.frames import (
+    DEHAZED,
+    DIGESTS,
+    LOADED,
+    SUMS,
+    check_order,
+    check_same,
+    digests_in,
+    digests_of,
+)
+from usdehaze.transforms.layout import array_of, n_frames_of, plane_affine
 from usdehaze.transforms.meta import (
     ESTIMATE,
     GEOMETRY,
@@ -34,27 +43,23 @@ if TYPE_CHECKING:
     from usdehaze.io.dicom import DicomScan
 
 
-def array_of(image: Any) -> np.ndarray:
-    """An image ``(T, H, W)`` or ``(1, T, H, W)``, whatever its type and device, as a float32 array ``(T, H, W)``."""
-    array = convert_data_type(image, torch.Tensor, device="cpu", dtype=torch.float32)[0].detach().numpy()
-    return array[0] if array.ndim == 4 and len(array) == 1 else array
-
-
-def mark_estimate(image: MetaTensor, estimate: str, result: Result) -> None:
-    """Writes into an image's metadata what a result can be made of again: see `usdehaze.transforms.meta.meta_of`.
+def mark_estimates(images: Mapping[str, MetaTensor], result: Result) -> None:
+    """Writes into images' metadata what a result can be made of again: see `usdehaze.transforms.meta.meta_of`.
 
     Args:
-        image: ``(T, H, W)`` or ``(1, T, H, W)`` dB, out of the result.
-        estimate: which of it: "tissue", "haze" or "tissue_std".
-        result: whose image it is.
+        images: ``(T, H, W)`` or ``(1, T, H, W)`` dB, out of the result, by the estimates that they are: "tissue",
+            "haze" or "tissue_std".
+        result: whose images they are.
     """
     cine = result.cine
-    image.meta[ESTIMATE], image.meta[SETTINGS] = estimate, settings_in(result.attrs)
-    image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], plane_affine(image.affine))
-    image.meta["dynamic_range_db"], image.meta["n_frames"] = cine.dynamic_range_db, len(cine.frames)
-    image.meta["usdehaze_version"] = result.usdehaze_version
-    own = {DEHAZED: digests_of(cine.frames), ESTIMATED: digests_of(array_of(image))}
-    image.meta[DIGESTS] = json.dumps(digests_in(image) | own)
+    own = {estimate: digests_of(array_of(image)) for estimate, image in images.items()}
+    own |= {DEHAZED: digests_of(cine.frames), SUMS: []}  # the geometry is that of the frames as they are
+    for estimate, image in images.items():
+        image.meta[ESTIMATE], image.meta[SETTINGS] = estimate, settings_in(result.attrs)
+        image.meta[GEOMETRY] = encode_geometry(cine.geometry, cine.frames.shape[1:], plane_affine(image.affine))
+        image.meta["dynamic_range_db"], image.meta["n_frames"] = cine.dynamic_range_db, len(cine.frames)
+        image.meta["usdehaze_version"] = result.usdehaze_version
+        image.meta[DIGESTS] = json.dumps(digests_in(image) | own)
 
 
 def check_estimate(image: Any, *expected: str) -> str:
@@ -83,19 +88,23 @@ def result_of(tissue: Any, haze: Any, image: Any, std: Any = None) -> Result:
         haze, image, std: haze, the frames that went in, and the deviation of the tissue or None.
 
     Raises:
-        InputError: no tissue, of which a spatial transform has moved no pixel since; images that do not go together.
+        InputError: no tissue, of which a spatial transform has moved no pixel since; images that do not go together,
+            or are not what they were as the tissue was made.
     """
     check_estimate(tissue, "tissue")
     shapes = [tuple(array.shape) for array in (tissue, haze, image, std) if array is not None]
     if len(set(shapes)) > 1:
         raise InputError(name_of(tissue), f"tissue, haze and input have shapes {shapes}", "one shape (T, H, W)")
     check_all_frames(tissue)
-    check_order(name_of(tissue), digests_of(array_of(image)), digests_in(tissue).get(DEHAZED))
     geometry = decode_geometry(tissue.meta[GEOMETRY])[0]
     cine = cine_of(tissue, array_of(image), geometry, float(tissue.meta["dynamic_range_db"]))
     check_darker(tissue, cine.frames)
-    std_db = None if std is None else array_of(std)
-    return Result(cine, array_of(tissue), array_of(haze), std_db, **made_by(tissue))
+    images = {DEHAZED: cine.frames, "tissue": array_of(tissue), "haze": array_of(haze)}
+    if std is not None:
+        images["tissue_std"] = array_of(std)
+    for what, frames in images.items():
+        check_same(name_of(tissue), what, frames, digests_in(tissue).get(what))
+    return Result(cine, images["tissue"], images["haze"], images.get("tissue_std"), **made_by(tissue))
 
 
 def made_by(estimate: Any) -> dict[str, Any]:
@@ -112,7 +121,7 @@ def check_all_frames(estimate: Any) -> None:
     """
     digests = digests_in(estimate)
     check_order(name_of(estimate), digests.get(DEHAZED, []), digests.get(LOADED))
-    check_order(name_of(estimate), digests_of(array_of(estimate)), digests.get(ESTIMATED))
+    check_order(name_of(estimate), digests_of(array_of(estimate)), digests.get(estimate.meta[ESTIMATE]))
 
 
 def check_held(estimate: Any, frames: np.ndarray) -> None:

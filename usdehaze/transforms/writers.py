@@ -21,9 +21,10 @@ from usdehaze.errors import InputError
 from usdehaze.io import RESULT_SUFFIX, write_result
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX
 from usdehaze.result import Result
+from usdehaze.transforms.frames import check_same, digests_in
+from usdehaze.transforms.layout import array_of
 from usdehaze.transforms.meta import name_of
 from usdehaze.transforms.result import (
-    array_of,
     check_darker,
     check_estimate,
     check_held,
@@ -179,6 +180,7 @@ class UltrasoundDicomWriter(UltrasoundWriter):
             check_held(image, cine.frames)
             if what == "tissue":
                 check_darker(image, cine.frames)
+            check_same(name_of(image), what, estimate_db, digests_in(image).get(what))
             result = Result(cine, estimate_db, estimate_db, None, **made_by(image))  # one of the two is written
             with DicomWriter(
                 filename, scan, what=what, transfer_syntax=self.transfer_syntax, overwrite=self.overwrite

@@ -16,6 +16,7 @@ from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
 from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, labels_and_margin
 
+REPORTS = b"1.2.840.10008.5.1.4.1.1.88."  # DICOM structured reports are SOP classes under it
 NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
 
 
@@ -62,13 +63,16 @@ def run(
     Raises:
         UsdehazeError: nothing could be measured or written; one line.
     """
-    from usdehaze.io.atomic import check_target
+    from usdehaze.io.atomic import check_same_kind, check_target
 
     values, margin_px = labels_and_margin(labels, margin_px)
     sources = [*results, *(path for path in (roi, truth, source) if path is not None)]
     for target in (json_path, sr, *((report / name for name in ("metrics.json", "report.pdf")) if report else ())):
         if target is not None:
             check_target(target, True, sources)
+    for target, mark in ((json_path, b'"summary"'), (sr, REPORTS)):
+        if target is not None:
+            check_same_kind(target, mark)
 
     subject = None
     if sr is not None:

@@ -27,15 +27,14 @@ LABEL_NAMES = ("label", "labels", "roi", "rois", "mask", "segmentation")
 
 
 def regions_of_labels(
-    path: Path, stack: np.ndarray, shape: tuple[int, int, int], first_frame: int, labels: Labels | None
+    path: Path, stack: np.ndarray, shape: tuple[int, int, int], labels: Labels | None
 ) -> list[Region]:
     """Regions of a label image.
 
     Args:
         path: for errors.
-        stack: ``(1, H, W)``, ``(T, H, W)``, or ``(N, H, W)`` of all frames of the source.
+        stack: ``(1, H, W)`` or ``(T, H, W)``.
         shape: ``(T, H, W)`` of the cine.
-        first_frame: index in the source of the cine's first frame.
         labels: values that stand for each role; None for 255 = tissue, 128 = haze.
 
     Raises:
@@ -46,10 +45,8 @@ def regions_of_labels(
         found = f"labels of {stack.shape[1]} x {stack.shape[2]} pixels (height x width)"
         raise InputError(path, found, f"{shape[1]} x {shape[2]}, the frame of the result")
     if len(stack) not in (1, n_frames):
-        if len(stack) < first_frame + n_frames:
-            expected = f"1, {n_frames} (the frames of the result), or all frames of the source"
-            raise InputError(path, f"labels of {len(stack)} frames", expected)
-        stack = stack[first_frame : first_frame + n_frames]
+        expected = f"1, {n_frames} (the frames of the result), or all frames of the source"
+        raise InputError(path, f"labels of {len(stack)} frames", expected)
     found_values = np.unique(stack)
     if found_values.size > MAX_VALUES:
         found = f"{found_values.size} different values: an image, not labels"
@@ -91,7 +88,9 @@ def read_png(path: Path) -> np.ndarray:
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
 
-def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int], first_frame: int) -> np.ndarray:
+def read_h5_labels(
+    path: Path, dataset: str | None, shape: tuple[int, int, int], first_frame: int, source_frames: int
+) -> np.ndarray:
     """The label dataset of an HDF5 file as ``(N, H, W)``.
 
     Args:
@@ -100,6 +99,7 @@ def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int],
             that is called "label", "mask" or the like.
         shape: ``(T, H, W)`` of the cine.
         first_frame: index in the source of the cine's first frame.
+        source_frames: that the source has; 0 where that is not known.
 
     Raises:
         InputError: not readable, no such dataset, none that fits, or several.
@@ -107,7 +107,7 @@ def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int],
 
     def fits(size: tuple[int, ...]) -> bool:
         n = size[0] if len(size) == 3 else 1
-        return size[-2:] == shape[1:] and (n in (1, shape[0]) or n >= first_frame + shape[0])
+        return size[-2:] == shape[1:] and (n in (1, shape[0]) or _of_source(n, shape[0], first_frame, source_frames))
 
     with open_file(path) as file:
         if dataset is None:
@@ -126,13 +126,13 @@ def read_h5_labels(path: Path, dataset: str | None, shape: tuple[int, int, int],
         chosen = get_dataset(file, dataset, path)
         if chosen.dtype.kind not in "buif" or chosen.ndim not in (2, 3) or not fits(chosen.shape):
             raise InputError(path, f"{dataset} is {chosen.shape} {chosen.dtype}", f"labels {shape[1:]} or {shape}")
-        frames = _needed(chosen.shape[0], shape[0], first_frame) if chosen.ndim == 3 else slice(None)
+        frames = _needed(chosen.shape[0], shape[0], first_frame, source_frames) if chosen.ndim == 3 else slice(None)
         spend(path, memory=LABEL_COPIES * chosen.dtype.itemsize * math.prod(shape[-chosen.ndim :]))
         stack = np.asarray(chosen[frames])
     return stack[None] if stack.ndim == 2 else stack
 
 
-def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0) -> np.ndarray:
+def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0, source_frames: int = 0) -> np.ndarray:
     """Label image of a NIfTI file as ``(N, H, W)``: its first axis is x (columns), its second y (rows), then frames.
 
     Raises:
@@ -158,18 +158,23 @@ def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0) ->
         spend(path, memory=LABEL_COPIES * 8 * math.prod(shape[1:]) * min(math.prod(long_axes), first_frame + shape[0]))
         part = [slice(None)] * len(size)
         if long_axes:
-            part[size.index(long_axes[0], 2)] = _needed(long_axes[0], shape[0], first_frame)
+            part[size.index(long_axes[0], 2)] = _needed(long_axes[0], shape[0], first_frame, source_frames)
         data = np.asanyarray(image.dataobj[tuple(part)]).reshape(*size[:2], -1)
     except (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, zlib.error):
         raise InputError(path, "damaged NIfTI", "a label image") from None
     return data.T
 
 
-def _needed(n_labels: int, n_frames: int, first_frame: int) -> slice:
+def _needed(n_labels: int, n_frames: int, first_frame: int, source_frames: int) -> slice:
     """Which of a stack of labels belong to the cine: those of its frames, where the stack is of all of its source."""
-    if n_labels in (1, n_frames) or n_labels < first_frame + n_frames:
+    if n_labels in (1, n_frames) or not _of_source(n_labels, n_frames, first_frame, source_frames):
         return slice(None)
     return slice(first_frame, first_frame + n_frames)
+
+
+def _of_source(n_labels: int, n_frames: int, first_frame: int, source_frames: int) -> bool:
+    """Whether a stack of labels may be of all frames of the source."""
+    return n_labels == source_frames if source_frames else n_labels >= first_frame + n_frames
 
 
 def _check_nifti_start(path: Path) -> None:

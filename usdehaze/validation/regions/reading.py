@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from usdehaze.budget import check_regular, spending
 from usdehaze.cine import Cine, Geometry
@@ -56,9 +57,8 @@ def find_regions(
         return automatic_regions(cine)
     path = region_file(roi, stem)
     shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
-    return read_regions(
-        path, shape, cine.source.first_frame, geometry=cine.geometry, labels=labels, margin_px=margin_px
-    )
+    how: dict[str, Any] = {"labels": labels, "margin_px": margin_px, "source_frames": cine.source.frames}
+    return read_regions(path, shape, cine.source.first_frame, geometry=cine.geometry, **how)
 
 
 def read_regions(
@@ -69,6 +69,7 @@ def read_regions(
     geometry: Geometry | None = None,
     labels: Labels | None = None,
     margin_px: float = 0.0,
+    source_frames: int = 0,
 ) -> Regions:
     """Read a file of regions for frames of the given shape.
 
@@ -79,6 +80,8 @@ def read_regions(
         geometry: of the cine, for polygons in physical units.
         labels: what stands for tissue and haze in labels and segments; None for the form's own convention.
         margin_px: pixels of every region within this distance of its border are left out.
+        source_frames: that the source has, 0 where that is not known: a stack of labels is of all of them, or of the
+            cine's.
 
     Raises:
         InputError: one line that says what is wrong: not readable, none of these forms, unknown role, a polygon of
@@ -88,7 +91,9 @@ def read_regions(
     path, dataset = _split(Path(path))
     check_regular(path)
     with spending(path, extra=MASK_BYTES * shape[0] * shape[1] * shape[2]):
-        regions = Regions(tuple(_read(path, dataset, shape, first_frame, geometry, labels)), shape, path.name)
+        regions = Regions(
+            tuple(_read(path, dataset, shape, (first_frame, source_frames), geometry, labels)), shape, path.name
+        )
         return checked(path, regions.eroded(margin_px), first_frame)
 
 
@@ -96,27 +101,27 @@ def _read(
     path: Path,
     dataset: str | None,
     shape: tuple[int, int, int],
-    first_frame: int,
+    source: tuple[int, int],
     geometry: Geometry | None,
     labels: Labels | None,
 ) -> list[Region]:
-    """The regions of a file of any form."""
+    """The regions of a file of any form; ``source`` is its first frame and its number of frames."""
     try:
         with path.open("rb") as file:
             head = file.read(132)
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from None
     if head[128:] == b"DICM":
-        return read_segmentation(path, shape, first_frame, labels)
+        return read_segmentation(path, shape, source[0], labels)
     if dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):
-        stack = read_h5_labels(path, dataset, shape, first_frame)
-        return regions_of_labels(path, stack, shape, first_frame, labels)
+        stack = read_h5_labels(path, dataset, shape, *source)
+        return regions_of_labels(path, stack, shape, labels)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return regions_of_labels(path, read_png(path), shape, first_frame, labels)
+        return regions_of_labels(path, read_png(path), shape, labels)
     if path.name.lower().endswith(NIFTI_SUFFIXES):
-        return regions_of_labels(path, read_nifti(path, shape, first_frame), shape, first_frame, labels)
+        return regions_of_labels(path, read_nifti(path, shape, *source), shape, labels)
     if labels is None:
-        return read_polygons(path, shape, first_frame, geometry)
+        return read_polygons(path, shape, source[0], geometry)
     raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
 
 
