@@ -182,9 +182,10 @@ class Fan(Mapper):
         image_mask = sector_mask(sector, frame_shape)
         if not image_mask.any():
             raise ValueError(f"sector holds no pixel of a frame of shape {frame_shape}: {sector}")
-        self._gather_matrix, valid = gather_matrix(sector, image_mask, grid)
+        self._gather_matrix, source = gather_matrix(sector, image_mask, grid)
+        valid = (source == np.arange(source.size)).reshape(grid.shape)
         super().__init__(frame_shape, grid, valid, image_mask)
-        self._scatter_matrix = scatter_matrix(sector, image_mask, grid)
+        self._scatter_matrix = scatter_matrix(sector, image_mask, grid, source)
 
     def _gather(self, frames: np.ndarray) -> np.ndarray:
         columns = np.ascontiguousarray(frames.reshape(len(frames), -1).T)
@@ -243,7 +244,8 @@ def axis_weights(size: int, new_size: int) -> np.ndarray:
 
 
 def gather_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> tuple[sparse.csr_array, np.ndarray]:
-    """Weights ``(n_depth * n_angle, H * W)`` that average the fan over each grid cell, and which cells are valid.
+    """Weights ``(n_depth * n_angle, H * W)`` that average the fan over each grid cell, and the cell that each is
+    taken from: itself where it is valid, else the nearest valid one.
 
     Each cell is sampled at about one point per pixel, every point bilinearly from pixels inside the fan only: the
     black around the fan must not leak into the outermost beams.
@@ -280,15 +282,18 @@ def gather_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> tu
     valid = ((seen >= 0.5) & (total > 0)).reshape(grid.shape)
     if not valid.any():
         raise ValueError(f"no cell of the model grid lies inside the frame: {sector}")
-    # each row sums to 1; rows that are not valid become copies of their nearest valid neighbour
+    # each row sums to 1
     matrix = sparse.diags_array(1 / np.maximum(total, 1e-12)) @ matrix
     nearest = ndimage.distance_transform_edt(~valid, return_distances=False, return_indices=True)
     source = np.ravel_multi_index(tuple(nearest), grid.shape).ravel()
-    return sparse.csr_array(matrix.tocsr()[source], dtype=np.float32), valid
+    return sparse.csr_array(matrix.tocsr()[source], dtype=np.float32), source
 
 
-def scatter_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> sparse.csr_array:
-    """Weights ``(P, n_depth * n_angle)``: bilinear at the ``P`` pixels of the mask, clamped in the outer half cell."""
+def scatter_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid, source: np.ndarray) -> sparse.csr_array:
+    """Weights ``(P, n_depth * n_angle)``: bilinear at the ``P`` pixels of the mask, clamped in the outer half cell.
+
+    Of each cell the one in ``source`` (see `gather_matrix`) is taken: what was not seen has no value of its own.
+    """
     radius, angle = (values[image_mask] for values in polar_coordinates(sector, image_mask.shape))
     depth_at = (radius - sector.r_min) / (sector.r_max - sector.r_min) * grid.n_depth - 0.5
     angle_at = (angle - sector.angle_min) / (sector.angle_max - sector.angle_min) * grid.n_angle - 0.5
@@ -298,7 +303,7 @@ def scatter_matrix(sector: Sector, image_mask: np.ndarray, grid: ModelGrid) -> s
         [d0 * grid.n_angle + a0, d0 * grid.n_angle + a1, d1 * grid.n_angle + a0, d1 * grid.n_angle + a1]
     )
     weights = np.concatenate([(1 - dw) * (1 - aw), (1 - dw) * aw, dw * (1 - aw), dw * aw]).astype(np.float32)
-    entries = weights, (np.tile(np.arange(count), 4), columns)
+    entries = weights, (np.tile(np.arange(count), 4), source[columns])
     return sparse.coo_array(entries, shape=(count, grid.n_depth * grid.n_angle)).tocsr()
 
 
