@@ -70,9 +70,8 @@ def run(
     for target in (json_path, sr, *((report / name for name in ("metrics.json", "report.pdf")) if report else ())):
         if target is not None:
             check_target(target, True, sources)
-    for target, mark in ((json_path, b'"summary"'), (sr, REPORTS)):
-        if target is not None:
-            check_same_kind(target, mark)
+    if json_path is not None:
+        check_same_kind(json_path, b'"summary"')
 
     subject = None
     if sr is not None:
@@ -80,6 +79,7 @@ def run(
 
         subject = subject_of(results[0], source)
         check_target(sr, True, subject.files)
+        check_same_kind(sr, REPORTS)
     if results:
         document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report, with_screen)
     else:

@@ -268,13 +268,13 @@ def _warnings(tally: Tally, cluster: str) -> list[str]:
             f"a region holds only {tally.fewest_blocks} blocks of independent speckle; under {FEW_BLOCKS} the "
             "intervals of single frames are too narrow"
         )
+    if tally.automatic:
+        found.append(f"automatic regions: {AUTOMATIC_METHOD}")
     if (few := tally.fewest_clusters()) < FEW_CLUSTERS:
         found.append(
             f"ci95 of means over {few} {cluster}s is too narrow: over 2 it holds the truth in 51 % of cases, "
             "over 3 in 72, over 6 in 85"
         )
-    if tally.automatic:
-        found.append(f"automatic regions: {AUTOMATIC_METHOD}")
     return found + sorted(tally.doubts)
 
 
