@@ -23,11 +23,11 @@ from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import ImageFile
 
 EXPECTED = "an HDF5 or DICOM file, a MetaImage, or images; a film, a NIfTI, NumPy or MAT file"
-START_BYTES = 132  # of a file that its signature is looked for in
+START_BYTES = 1024  # of a file that its signature is looked for in
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", *_TIFF_SIGNATURES)  # PNG, JPEG, BMP, TIFF
-_META_IMAGE = re.compile(rb"(\w+ *= *[^\n]*\n)*(ObjectType|NDims)\b")  # whichever of its lines comes first
+_META_IMAGE = re.compile(rb"(\w+ *=[^\n]*\n)*(ObjectType|NDims)\b")  # whichever of its lines comes first
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
@@ -140,10 +140,7 @@ def _is_dicom_of(class_uid: bytes) -> Callable[[Path, bytes], bool]:
     pattern = re.compile(rb"\x02\0\x02\0UI.." + class_uid, re.DOTALL)
 
     def signature(path: Path, start: bytes) -> bool:
-        if start[128:] != b"DICM":
-            return False
-        with open(path, "rb") as file:
-            return pattern.search(file.read(1024)) is not None
+        return start[128:132] == b"DICM" and pattern.search(start) is not None
 
     return signature
 
@@ -157,7 +154,7 @@ DICOMDIR = FileFormat(
 )
 DICOM = FileFormat(
     name="DICOM",
-    signature=lambda path, start: start[128:] == b"DICM",
+    signature=lambda path, start: start[128:132] == b"DICM",
     open_scan=lazily("usdehaze.io.dicom.read", "DicomScan"),
     is_alone=lambda path: marked_run(start_of(path)) is None,  # else it is a derived image of our own
     holds="log-compressed grey levels",
