@@ -253,6 +253,16 @@ def region_options(command: _Command) -> _Command:
     return _with_options(command, options)
 
 
+def check_regions(roi: object, labels: str | None, margin_px: float | None) -> None:
+    """Refuses `region_options` where there are no regions that they could be about.
+
+    Raises:
+        click.UsageError: there are none.
+    """
+    if roi is None and (labels, margin_px) != (None, None):
+        raise click.UsageError("--labels and --margin are for --roi")
+
+
 def reading_options(command: _Command) -> _Command:
     """Adds the options that say what a file does not, ``--units`` and the like."""
     options = (

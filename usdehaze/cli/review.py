@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import Console, common_options, complain, console_of
-from usdehaze.cli.options import FrameRange, region_options
+from usdehaze.cli.options import FrameRange, check_regions, region_options
 from usdehaze.cli.progress import frame_progress
 
 _PATH = click.Path(path_type=Path)
@@ -56,8 +56,7 @@ def review(
 
     if serve and out is not None:
         raise click.UsageError("--serve keeps no page: it excludes --out")
-    if roi is None and (labels, margin_px) != (None, None):
-        raise click.UsageError("--labels and --margin are for --roi")
+    check_regions(roi, labels, margin_px)
     if port is not None and not serve:
         raise click.UsageError("--port belongs to --serve")
     console = console_of(ctx)

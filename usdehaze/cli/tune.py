@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import Console, common_options, complain, console_of
-from usdehaze.cli.options import SEED, check_model, model_options, reading_options, region_options, take_reading
+from usdehaze.cli.options import (
+    SEED,
+    check_model,
+    check_regions,
+    model_options,
+    reading_options,
+    region_options,
+    take_reading,
+)
 from usdehaze.cli.progress import step_progress
 
 if TYPE_CHECKING:
@@ -50,8 +58,7 @@ def tune(
     """
     if roi == "auto":
         raise click.UsageError("--roi auto finds regions by brightness, which nothing can be tuned on; draw them")
-    if roi is None and (labels, margin_px) != (None, None):
-        raise click.UsageError("--labels and --margin are for --roi")
+    check_regions(roi, labels, margin_px)
     check_model(options)
     reading, console = take_reading(options), console_of(ctx)
     from usdehaze.io import list_scans

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import common_options, console_of, echo
-from usdehaze.cli.options import region_options
+from usdehaze.cli.options import check_regions, region_options
 
 _PATH = click.Path(path_type=Path)
 
@@ -68,8 +68,7 @@ def validate(
 
     if not results and (roi, labels, margin_px, truth) != (None, None, None, None):
         raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
-    if roi is None and (labels, margin_px) != (None, None):
-        raise click.UsageError("--labels and --margin are for --roi.")
+    check_regions(roi, labels, margin_px)
     if sr is not None and len(results) != 1:
         raise click.UsageError("--sr is about one RESULT: a report belongs to one study.")
     if source is not None and sr is None:
