@@ -33,7 +33,6 @@ def test_hazy_power_is_tissue_plus_haze_plus_interference():
     assert (y**2)[above].sum() == pytest.approx((t**2 + h**2)[above].sum(), rel=0.05)
 
 
-@pytest.mark.xfail(strict=True, reason="chambers turn against their hearts: to be mended with the next training")
 def test_a_heart_that_is_turned_turns_as_one():
     """The long axis of the first chamber points to the second where a heart has these two alone."""
     hearts = Hearts.random(Draw(2000, torch.Generator().manual_seed(0)), (0.02, 0.04)).chambers

@@ -114,7 +114,7 @@ class Hearts:
         mirror = 1 - 2 * draw.chance(0.5, 1)
         raised = draw.chance(0.5, 1) * draw.uniform(0, 0.25, 1)  # the apex is often out of sight
         cx, cz = mirror * cx + draw.normal(0.06, 1), cz + 0.5 + draw.normal(0.05, 1) - raised
-        tilt = mirror * (tilt - turn) + draw.normal(0.08, 4)
+        tilt = mirror * (tilt + turn) + draw.normal(0.08, 4)
         chambers = _ellipses(draw, 4, cx, cz, a, b, tilt, 0.07)
         # Papillary muscles and trabeculae: blobs astride the wall of the first chamber.
         where, n = draw.uniform(0, 2 * math.pi, 4), 4
