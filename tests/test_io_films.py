@@ -79,6 +79,15 @@ def test_films_of_uneven_frames_keep_their_times(tmp_path):
     assert np.abs(grey_of(cine) - FRAMES[2:5]).max() < 0.01
 
 
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+def test_times_of_a_variable_frame_rate_are_not_rounded_to_a_constant_one(tmp_path, name):
+    shown_s = np.array([0, 10, 35, 70, 80, 300, 305, 400]) / 1000  # as of a phone, or of a screen that is recorded
+    stamps = "+".join(f"eq(N,{index})*{time}/TB" for index, time in enumerate(shown_s))
+    times = ("-vf", f"settb=1/90000,setpts='{stamps}'", "-fps_mode", "vfr", "-enc_time_base", "1/90000")
+    cine = ud.open_cine(film(tmp_path / name, FRAMES, "-c:v", "libx264", "-qp", "0", filters=times, rate="25"))
+    np.testing.assert_allclose(cine.frame_times_s, shown_s, atol=2e-5)
+
+
 def test_colour_in_a_film_is_left_as_it_is(tmp_path):
     colour = rgb(FRAMES)
     colour[:, 40:60, 50:70] = (200, 40, 20)

@@ -72,7 +72,8 @@ def look_through(path: str | os.PathLike[str]) -> Film:
     """
     about: dict[str, str] = {}
     stamps: list[int] = []
-    arguments = ["-c:v", "rawvideo", "-f", "framecrc", "-"]
+    # by default, times are rounded to those of a constant frame rate
+    arguments = ["-enc_time_base", "demux", "-c:v", "rawvideo", "-f", "framecrc", "-"]
     with ThreadPoolExecutor(1) as other, _running(path, arguments, path, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         errors = other.submit(_has_bytes, process.stderr)
