@@ -385,6 +385,19 @@ def test_rows_and_columns_that_are_exchanged(tmp_path, kind):
         np.testing.assert_allclose(scan.read_db(0, 3), (frames / 255.0 - 1) * 60, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["grey", "16 bits", "RGB"])
+def test_rows_and_columns_that_are_exchanged_under_rle(tmp_path, kind):
+    frames = stored = fan_frames(3, 96, 120)
+    if kind != "grey":
+        stored = frames.astype(np.uint16) * 257 if kind == "16 bits" else np.repeat(frames[..., None], 3, axis=-1)
+    ds = dataset(stored, "RGB" if stored.ndim == 4 else "MONOCHROME2")
+    ds.compress(uid.RLELossless, stored, generate_instance_uid=False)
+    ds.Rows, ds.Columns = ds.Columns, ds.Rows
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.RLELossless)) as scan:
+        assert [note for note in scan.source.assumptions if "96 rows of 120" in note]
+        np.testing.assert_allclose(scan.read_db(0, 3), (frames / 255.0 - 1) * 60, atol=1e-4)
+
+
 def test_layers_are_no_rows_of_another_length(tmp_path):
     """A linear image whose neighbours in a row are far more alike than those in a column."""
     layers = np.repeat(np.random.default_rng(0).integers(1, 255, (1, 120, 1), dtype=np.uint8), 96, axis=2)

@@ -18,7 +18,7 @@ from pydicom.uid import (
 )
 
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.bounded import CountedFile, open_inflated, read_attributes, read_meta
+from usdehaze.io.dicom.bounded import CountedFile, open_inflated, read_attributes, read_meta, skip_meta
 from usdehaze.io.dicom.quiet import quiet
 
 US_IMAGE = "1.2.840.10008.5.1.4.1.1.6.1"
@@ -76,6 +76,7 @@ def open_header(path: str | os.PathLike[str]) -> Header:
                     path, "is a DICOM file without a Transfer Syntax UID", advice="write it again as DICOM"
                 )
             file = open_inflated(path, meta)
+            _check_order(file, syntax, path)
             attributes = read_attributes(file, stop_before_pixels=True, defer_size=LARGEST_ELEMENT)
             _check_kind(attributes, path)
             if syntax == DeflatedExplicitVRLittleEndian:
@@ -174,6 +175,17 @@ def sop_class(attributes: Dataset) -> UID:
 def sop_instance(attributes: Dataset) -> str:
     """SOP Instance UID, of the file's header where the data set has none; "" where neither has."""
     return word(attributes, "SOPInstanceUID") or word(attributes.file_meta, "MediaStorageSOPInstanceUID")
+
+
+def _check_order(file: CountedFile, syntax: UID, path: object) -> None:
+    """Refuses a data set whose first group number has its bytes in another order than the transfer syntax says."""
+    skip_meta(file, path)
+    group = file.read(2)
+    file.seek(0)
+    is_big = group[:1] == b"\0"
+    if b"\0" in group and any(group) and is_big != (syntax == ExplicitVRBigEndian):
+        found = f"its data set is {'big' if is_big else 'little'}-endian, which does not fit the transfer syntax"
+        raise InputError(path, f"{found} ({syntax.name})", advice="write it again as DICOM")
 
 
 def _check_kind(attributes: Dataset, path: object) -> None:
