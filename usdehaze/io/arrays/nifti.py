@@ -1,6 +1,6 @@
 """NIfTI, plain or gzipped, in one file: columns (``x``) fastest, then rows (``y``), then frames, as CAMUS has it.
 
-The fifth axis holds the components of vectors where the intent says so: ITK writes colour this way.
+The fifth axis holds the components of vectors where the intent says so: ITK writes colour this way, others as RGB24.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class NiftiScan(StoredScan):
         values = _Values(self._file, header, packed, self.path)
         pixels = values.long[: len(values.long) - values.has_colours]
         letters = (self.reading.axes or "C" * values.has_colours + "THW"[-len(pixels) :]).upper()
+        letters += "C" * values.is_rgb
         cine = frames_of(values, self.path, "NIfTI", letters)
         notes = cine.assumptions
         if len(pixels) == 3 and not self.reading.axes and pixels[2] != _TIME:
@@ -71,6 +72,7 @@ class _Values:
     Attributes:
         long: axes longer than one, as the file counts them.
         has_colours: the last of them is that of colours.
+        is_rgb: each value is a colour; its components are an axis of the dataset that the file does not count.
     """
 
     name, chunks = "", None
@@ -82,6 +84,7 @@ class _Values:
         sides = tuple(map(int, header.get_data_shape()))
         self.long = [axis for axis, side in enumerate(sides) if side != 1]
         stored, intent = header.get_data_dtype(), int(header["intent_code"])
+        self.is_rgb = stored.names is not None  # RGB24 or RGBA32, as dcm2niix has it
         components = sides[_COMPONENT] if intent in _VECTORS and len(sides) > _COMPONENT else 1
         self.has_colours = components in (3, 4) and intent in _COLOURS and stored.kind in "ui"
         if components > 1 and not self.has_colours:
@@ -100,9 +103,15 @@ class _Values:
         self._values = ArrayProxy(file, header)
         scaled = (self._values.slope, self._values.inter) != (1, 0)
         self.shape, self.dtype = sides[::-1], np.dtype(np.float64) if scaled else stored
-        self.ndim, self.size = len(sides), int(np.prod(sides, dtype=object))
+        if stored.names is not None:
+            self.shape, self.dtype = (*self.shape, len(stored.names)), np.dtype(np.uint8)
+        self.ndim, self.size = len(self.shape), int(np.prod(self.shape, dtype=object))
 
     def __getitem__(self, part: Any) -> np.ndarray:
+        if self.is_rgb:
+            *part, component = part or [slice(None)] * self.ndim
+            colours = np.asarray(self._values[tuple(part[::-1])]).T
+            return np.stack([colours[name] for name in colours.dtype.names], axis=-1)[..., component]
         return np.asarray(self._values[part[::-1]] if part else self._values).T
 
 
