@@ -14,6 +14,7 @@ from usdehaze.io.picture import Picture
 from usdehaze.notes import Guess
 
 TIMES_UNUSED = "The frame times in the file fall, or are not one a frame: they were not used."
+TIMES_WITHOUT_UNIT = "The frame times in the file do not say in which unit they are: they were not used."
 
 
 @dataclass(frozen=True)

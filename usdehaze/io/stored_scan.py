@@ -26,7 +26,7 @@ from usdehaze.io.names import readable
 from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
-from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, in_metres, turned
+from usdehaze.io.stored_cine import TIMES_UNUSED, TIMES_WITHOUT_UNIT, StoredCine, in_metres, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, look_at
@@ -78,7 +78,8 @@ class StoredScan(Scan):
                 self.geometry, notes = self._find_geometry(stored)
                 self.shape = self._opened().shape[1:]
             notes = self._scale.assumptions + notes
-            if stored.frame_times_s is None and stored.shape[0] > 1 and TIMES_UNUSED not in notes:
+            told = TIMES_UNUSED in notes or TIMES_WITHOUT_UNIT in notes
+            if stored.frame_times_s is None and stored.shape[0] > 1 and not told:
                 notes += ("No frame times in the file.",)
             if reading.strict:
                 refuse_guesses(notes, path)

@@ -1,4 +1,4 @@
-"""MATLAB cell arrays of frames: a dataset of references to one dataset for each frame."""
+"""MATLAB cell arrays of frames, or structure arrays with one in a field of each: datasets of references to frames."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ MAX_CELLS = 100_000
 
 
 def is_cell(dataset: h5py.Dataset) -> bool:
-    """Whether a dataset is a cell array whose first cell could be a frame."""
-    if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or attribute(dataset, "MATLAB_class") != "cell":
+    """Whether a dataset is a cell array, or a field of a structure array, whose first cell could be a frame."""
+    if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference:
+        return False
+    in_structures = "MATLAB_class" not in dataset.attrs and attribute(dataset.parent, "MATLAB_class") == "struct"
+    if not in_structures and attribute(dataset, "MATLAB_class") != "cell":
         return False
     if not dataset.shape or not 0 < dataset.size <= MAX_CELLS:
         return False

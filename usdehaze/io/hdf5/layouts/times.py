@@ -1,0 +1,44 @@
+"""Frame times in HDF5: attributes of the frames and of the groups around them, and datasets beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import h5py
+import numpy as np
+
+from usdehaze.io.hdf5.access import attribute, attributes, get_dataset, get_group, members, small_array, text
+from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.times_beside import tells_times, times_of
+
+_MOST_MEMBERS = 1000  # of a group that is looked through
+
+
+def with_times(cine: StoredCine, file: h5py.File, path: object) -> StoredCine:
+    """Frames of a layout that says nothing of times, with those that names around them tell."""
+    times_s, notes = times_of(_beside(file, cine.dataset, path), cine.shape[0])
+    return replace(cine, frame_times_s=times_s, assumptions=(*cine.assumptions, *notes))
+
+
+def _beside(file: h5py.File, name: str, path: object) -> Iterator[tuple[str, np.ndarray, str]]:
+    """Name, values and unit of what may tell times, in the group of a dataset and in those around it."""
+    yield from _attributes(get_dataset(file, name, path), path)
+    parts = name.split("/")[:-1]
+    for depth in range(len(parts), -1, -1):
+        group = get_group(file, "/".join(parts[:depth])) if depth else file["/"]
+        if group is None or len(group) > _MOST_MEMBERS:
+            continue
+        for member in filter(tells_times, members(group, path)):
+            if (values := small_array(group, member, path)) is not None:
+                yield member, values, attribute(group[member], "units") or attribute(group[member], "unit")
+        yield from _attributes(group, path)
+
+
+def _attributes(node: h5py.Group | h5py.Dataset, path: object) -> Iterator[tuple[str, np.ndarray, str]]:
+    for name, value in attributes(node, path).items():
+        if tells_times(name):
+            try:
+                yield name, np.asarray(value if np.asarray(value).dtype.kind in "uif" else text(value), np.float64), ""
+            except ValueError:  # no number
+                continue
