@@ -48,7 +48,7 @@ def times_of(beside: Iterable[tuple[str, np.ndarray, str]], n_frames: int) -> tu
             return np.arange(n_frames) / rate, (f"Frame times by {name} in the file, {rate:.4g} frames/s.",)
         if word not in _TIMES or values.size != n_frames:
             continue
-        if (scale := _seconds(unit)) is None:
+        if (scale := seconds_in(unit)) is None:
             notes = (TIMES_WITHOUT_UNIT,)
         elif np.isfinite(values).all() and (np.diff(values) > 0).all():
             return values * scale, (f"Frame times by {name} in the file.",)
@@ -60,11 +60,11 @@ def times_of(beside: Iterable[tuple[str, np.ndarray, str]], n_frames: int) -> tu
 def _meaning(name: str) -> tuple[str, str]:
     """A name as one word in lower case, without the unit that ends it; and this."""
     words = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split("_")
-    unit = words.pop() if len(words) > 1 and _seconds(words[-1]) is not None else ""
+    unit = words.pop() if len(words) > 1 and seconds_in(words[-1]) is not None else ""
     return "".join(words), unit
 
 
-def _seconds(unit: str) -> float | None:
-    """A unit of time in s; None for any other."""
+def seconds_in(unit: str) -> float | None:
+    """A unit of time in s, such as 1e-3 for "ms"; None for any other."""
     found = _UNIT.match(unit.lower())
     return None if found is None else _PREFIXES[found[1]]
