@@ -13,7 +13,7 @@ import numpy as np
 from pydicom import uid
 from pydicom.uid import UID
 
-from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, PixelFormat
+from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, OTHER_SYNTAXES, PixelFormat
 from usdehaze.io.dicom.header import Header
 from usdehaze.io.dicom.jpeg import j2k_size, parse_jpeg
 from usdehaze.io.dicom.native import BY_FILE, Layout
@@ -126,14 +126,14 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
             if info.ycbcr is not None and info.components == 3 and info.ycbcr != declared.photometric.startswith("YBR"):
                 found = "YCbCr" if info.ycbcr else "RGB"
                 notes.append(f"Photometric Interpretation says {declared.photometric}, but the frames are {found}.")
-            if info.is_jpeg_ls != (syntax in uid.JPEGLSTransferSyntaxes):
+            if syntax not in (uid.JPEGLSTransferSyntaxes if info.is_jpeg_ls else JPEG_SYNTAXES):
                 family = uid.JPEGLSLossless if info.is_jpeg_ls else uid.JPEGBaseline8Bit
         elif stream.startswith((b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")):
             size = j2k_size(stream)[:4]
             family = syntax if syntax in J2K_SYNTAXES else uid.JPEG2000
     except (ValueError, IndexError, struct.error):  # the decoder will say what is wrong with it
         return declared, syntax, ()
-    if size is None or syntax not in JPEG_SYNTAXES | J2K_SYNTAXES | {*uid.JPEGLSTransferSyntaxes, uid.RLELossless}:
+    if size is None or syntax not in JPEG_SYNTAXES | OTHER_SYNTAXES:
         return declared, syntax, ()
     if family != syntax:
         notes.append(f"The transfer syntax says {syntax.name}, but the frames are {_FAMILIES[family]} streams.")

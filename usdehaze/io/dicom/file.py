@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from pydicom.dataset import Dataset
-from pydicom.uid import UID, RLELossless
+from pydicom.uid import UID, JPEGBaseline8Bit, RLELossless
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
@@ -26,8 +26,10 @@ from usdehaze.io.dicom.evidence import (
 )
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import (
+    NATIVE_SYNTAXES,
     Header,
     items,
+    misfit,
     numbers,
     open_header,
     sop_class,
@@ -144,6 +146,10 @@ class DicomFile:
             notes = (count_note(said, n_frames),)
         first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
         pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
+        if syntax in NATIVE_SYNTAXES:
+            raise misfit("encapsulated", syntax, path)
+        if syntax == JPEGBaseline8Bit:  # with loss, whatever the label says
+            self.header = replace(header, transfer_syntax=syntax)
         return _from_bytes(header, Layout(pixel_format, n_frames, (*notes, *told)), syntax, path)
 
     def _leave_out_padding(self) -> None:

@@ -204,6 +204,11 @@ def _check_kind(attributes: Dataset, path: object) -> None:
     raise InputError(path, f"is {kind}", "an ultrasound image, or a secondary capture of Modality US")
 
 
+def misfit(stored: str, syntax: UID, path: object) -> InputError:
+    known = f" ({syntax.name})" if syntax.name != syntax else ""
+    return InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax{known}")
+
+
 def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[UID, int, int | None, str]:
     """Their true syntax, where the value of Pixel Data begins, its length and VR; ``file`` stands at the element."""
     order = ">" if syntax == ExplicitVRBigEndian else "<"
@@ -225,10 +230,8 @@ def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[UID, int,
         vr, (length,) = header[4:6].decode(), struct.unpack(order + "L", header[8:12])
     else:
         raise unreadable(path, "Pixel Data is neither bytes nor words")
-    if (syntax in NATIVE_SYNTAXES) == (length == UNDEFINED):
-        stored = "encapsulated" if length == UNDEFINED else "not encapsulated"
-        known = f" ({syntax.name})" if syntax.name != syntax else ""
-        raise InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax{known}")
+    if syntax not in NATIVE_SYNTAXES and length != UNDEFINED:
+        raise misfit("not encapsulated", syntax, path)
     if length == 0:
         raise InputError(path, "is a DICOM file whose pixel data are empty", "an ultrasound image")
     return syntax, file.tell(), None if length == UNDEFINED else length, vr
