@@ -143,7 +143,7 @@ class StoredScan(Scan):
 
     def _seek(self, stored: StoredCine, frames_db: np.ndarray) -> tuple[Geometry, tuple[str, ...]]:
         """Geometry of frames whose file does not give it, as some of them show it, and what had to be assumed."""
-        row_m, column_m = stored.spacing_m or (1.0, 1.0)
+        row_m, column_m = stored.spacing_m or (stored.aspect, 1.0)
         order, notes, screen = stored.guessed_axes, tuple[str, ...](), None
         if not self.reading.rectangle:
             may_be_inverted, turns = self._may_be_inverted, bool(order)
@@ -162,7 +162,7 @@ class StoredScan(Scan):
         if screen is None:
             return Cartesian(stored.spacing_m, stored.origin_m), notes
         known = "No geometry in the file" if stored.spacing_m is None else "The file gives the pixel grid alone"
-        notes += screen.notes(known, stored.spacing_m is None)
+        notes += screen.notes(known, stored.spacing_m is None and stored.aspect == 1)
         if not screen.sectors:
             return Cartesian(stored.spacing_m, stored.origin_m), notes
         first, *others = screen.sectors
