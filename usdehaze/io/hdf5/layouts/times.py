@@ -12,7 +12,7 @@ from usdehaze.io.hdf5.access import attribute, attributes, get_dataset, get_grou
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.times_beside import tells_times, times_of
 
-_MOST_MEMBERS = 1000  # of a group that is looked through
+_MOST_MEMBERS = 50  # of a group that is looked through
 
 
 def with_times(cine: StoredCine, file: h5py.File, path: object) -> StoredCine:
