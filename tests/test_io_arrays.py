@@ -256,6 +256,10 @@ def test_nifti_with_a_time_axis_has_frame_times(tmp_path):
     cine = ud.open_cine(path)
     assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
     np.testing.assert_allclose(cine.frame_times_s, 0.02 * np.arange(12))
+    frames = FRAMES.transpose(2, 1, 0)[:, :, None]
+    for zooms, told in (((3e2, 2e2, 1, 0.02), "do not say in which unit"), ((3e2, 2e2, 1, 1), "No frame times")):
+        cine = ud.open_cine(nifti(path, frames, zooms, ("micron", "unknown")))
+        assert cine.frame_times_s is None and any(told in note for note in cine.source.assumptions)
 
 
 @pytest.mark.parametrize(("zooms", "unit"), [((3e-4, 2e-4, 1), "mm"), ((0.3, 0.2, 1), "meter")])

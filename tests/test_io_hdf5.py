@@ -235,6 +235,10 @@ STEPS_S = np.array([0, 0.02, 0.05, 0.09])
     [
         ("fps", 50, "", np.arange(4) / 50),
         ("scan/FrameRate", np.array([[50.0]]), "", np.arange(4) / 50),
+        ("frame_time_ms", 20, "", np.arange(4) / 50),
+        ("scan/frameInterval", 0.02, "s", np.arange(4) / 50),
+        ("frame_time", 20, "", None),
+        ("frame_time_ms", 0, "", None),
         ("scan/timestamps", STEPS_S, "s", STEPS_S),
         ("frame_times_ms", 1000 * STEPS_S, "", STEPS_S),
         ("time", (1e9 * STEPS_S).astype(np.int64), "nanoseconds since 2020-01-01", STEPS_S),

@@ -11,6 +11,7 @@ import numpy as np
 from usdehaze.io.stored_cine import TIMES_UNUSED, TIMES_WITHOUT_UNIT
 
 _RATES = {"framerate", "frameratehz", "fps"}  # frames/s
+_STEPS = {"frametime", "frameinterval", "frameperiod"}
 _TIMES = {"time", "times", "timestamp", "timestamps", "frametimes", "frametimestamps"}
 _PREFIXES = {"": 1.0, "m": 1e-3, "milli": 1e-3, "u": 1e-6, "micro": 1e-6, "n": 1e-9, "nano": 1e-9}
 _UNIT = re.compile(r"(|milli|m|micro|u|nano|n)(s|secs?|seconds?)\b")  # also of netCDF, "ms since ..."
@@ -19,7 +20,7 @@ _FASTEST = 1e6  # frames/s
 
 def tells_times(name: str) -> bool:
     """Whether something of this name may be a frame rate, or the times of frames."""
-    return _meaning(name)[0] in _RATES | _TIMES
+    return _meaning(name)[0] in _RATES | _STEPS | _TIMES
 
 
 def around(name: str, shapes: Mapping[str, tuple[int, ...]], n_frames: int) -> list[str]:
@@ -43,12 +44,14 @@ def times_of(beside: Iterable[tuple[str, np.ndarray, str]], n_frames: int) -> tu
     for name, values, unit in beside if n_frames > 1 else ():
         name = name.rpartition("/")[2]
         word, unit = _meaning(name)[0], unit.strip() or _meaning(name)[1]
-        values = np.ravel(values).astype(np.float64)
-        if word in _RATES and values.size == 1 and 0 < (rate := float(values[0])) < _FASTEST:
-            return np.arange(n_frames) / rate, (f"Frame times by {name} in the file, {rate:.4g} frames/s.",)
+        values, scale = np.ravel(values).astype(np.float64), seconds_in(unit)
+        if values.size == 1 and word in _RATES | _STEPS:
+            rate = float(values[0]) if word in _RATES else 1 / (float(values[0]) * (scale or 0) or np.inf)
+            if 0 < rate < _FASTEST:
+                return np.arange(n_frames) / rate, (f"Frame times by {name} in the file, {rate:.4g} frames/s.",)
         if word not in _TIMES or values.size != n_frames:
             continue
-        if (scale := seconds_in(unit)) is None:
+        if scale is None:
             notes = (TIMES_WITHOUT_UNIT,)
         elif np.isfinite(values).all() and (np.diff(values) > 0).all():
             return values * scale, (f"Frame times by {name} in the file.",)

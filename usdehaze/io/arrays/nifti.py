@@ -21,7 +21,7 @@ from usdehaze.io.arrays.dataset import check_array
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frames_of, third_axis
 from usdehaze.io.limits import MIN_SIDE, check_frame
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import TIMES_WITHOUT_UNIT, StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 _MAX_OFFSET = 2**24  # bytes of header and extensions before the values
@@ -57,9 +57,10 @@ class NiftiScan(StoredScan):
         notes = cine.assumptions
         if len(pixels) == 3 and not self.reading.axes and pixels[2] != _TIME:
             notes += (third_axis(cine, self.path, "--axes"),)
-        times = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else None
+        times, told = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else (None, ())
         spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
         guessed = "" if self.reading.axes else letters
+        notes += told
         return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes, guessed_axes=guessed)
 
     def _errors(self) -> AbstractContextManager[None]:
@@ -124,9 +125,12 @@ def _spacing(header: Any, axes: list[int]) -> tuple[float, float] | None:
     return zooms[0] * metres, zooms[1] * metres
 
 
-def _frame_times(header: Any, n_frames: int) -> np.ndarray | None:
-    step = float(header.get_zooms()[_TIME]) * _SECONDS.get(header.get_xyzt_units()[1], 0.0)
-    return step * np.arange(n_frames) if np.isfinite(step) and step > 0 else None
+def _frame_times(header: Any, n_frames: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Times in s, None where they are not set, and a sentence where they have no unit; 1 is as nibabel leaves them."""
+    step, unit = float(header.get_zooms()[_TIME]), _SECONDS.get(header.get_xyzt_units()[1], 0.0)
+    if not (np.isfinite(step) and step > 0):
+        return None, ()
+    return (step * unit * np.arange(n_frames), ()) if unit else (None, (TIMES_WITHOUT_UNIT,) if step != 1 else ())
 
 
 def _header(file: Any) -> Any:
