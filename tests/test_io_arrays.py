@@ -168,6 +168,13 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
     cells[:] = list(FRAMES)
     savemat(path, {"cine": cells})
     assert close(ud.open_cine(path))
+    buffers = np.empty(2, object)
+    buffers[:] = [FRAMES.transpose(1, 2, 0)[:, :, None], FRAMES[::-1].transpose(1, 2, 0)[:, :, None]]
+    savemat(path, {"ImgData": buffers[:1]})  # as Verasonics has it
+    assert close(ud.open_cine(path))
+    savemat(path, {"ImgData": buffers})
+    refused(path, "2 datasets could be the frames: ImgData/1 (72, 80, 12) uint8")
+    assert close(ud.open_cine(path, dataset="ImgData/2"), FRAMES[::-1])
     movie = np.zeros(12, [("cdata", object), ("colormap", object)])
     for frames in (FRAMES, np.repeat(FRAMES[..., None], 3, axis=3)):
         movie["cdata"], movie["colormap"] = list(frames), [np.zeros((0, 0))] * 12

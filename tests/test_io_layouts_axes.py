@@ -146,6 +146,15 @@ def test_a_cell_array_of_frames_is_a_cine(tmp_path):
     assert np.abs(cine.frames - expected(frames)).max() < 1e-4
 
 
+def test_a_single_cell_holds_a_cine_as_verasonics_keeps_it(tmp_path):
+    frames = still(12)
+    buffer = frames.transpose(1, 2, 0)[:, :, None]
+    cine = ud.open_cine(matlab(tmp_path / "a.mat", {}, cells=[("ImgData", [buffer])]))
+    assert cine.source.dataset == "ImgData" and np.abs(cine.frames - expected(frames)).max() < 1e-4
+    several = matlab(tmp_path / "b.mat", {}, cells=[("ImgData", [buffer, buffer])])
+    refused(several, "cells of 'ImgData' hold 12 frames each", "save one of them as a variable")
+
+
 def test_a_cell_of_another_shape_is_named(tmp_path):
     frames = still(3, 30, 22)
     path = matlab(tmp_path / "a.mat", {}, cells=[("frames", [frames[0], frames[1][:20], frames[2]])])

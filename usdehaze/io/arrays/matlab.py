@@ -143,7 +143,7 @@ def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray
     elif isinstance(value, list | np.ndarray):
         cells = list(value.flat) if isinstance(value, np.ndarray) else value
         kinds = {(c.shape, c.dtype) if isinstance(c, np.ndarray) else type(c) for c in cells[:_MAX_ARRAYS]}
-        if len(kinds) == 1 and len(cells) > 1 and isinstance(cells[0], np.ndarray) and is_numeric(cells[0].dtype):
+        if len(kinds) == 1 and len(cells) > 1 and _is_frame(cells[0]):
             yield name, np.stack(cells, axis=-1)
             return
         cines = _cines(cells) if kinds == {dict} and 1 < len(cells) <= _MAX_ARRAYS else {}
@@ -156,14 +156,22 @@ def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray
         yield name, np.array([value])
 
 
+def _is_frame(value: Any) -> bool:
+    """Whether a value is an array of numbers that is not more than one frame; that of one line counts."""
+    if not isinstance(value, np.ndarray) or not is_numeric(value.dtype):
+        return False
+    long = [side for side in value.shape if side != 1]
+    return len(long) <= 2 or (len(long) == 3 and long[2] in (3, 4))
+
+
 def _cines(structures: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Fields of a structure array that hold one frame each, as MATLAB's movies do, by their names."""
     cines = {}
     for field, first in structures[0].items():
-        if not isinstance(first, np.ndarray) or not is_numeric(first.dtype) or min(first.shape[:2]) < MIN_SIDE:
+        if not _is_frame(first) or min(first.shape[:2]) < MIN_SIDE:
             continue
         found = [structure.get(field) for structure in structures]
         alike = [f for f in found if isinstance(f, np.ndarray) and (f.shape, f.dtype) == (first.shape, first.dtype)]
-        if len(alike) == len(found) and (first.ndim == 2 or (first.ndim == 3 and first.shape[2] in (3, 4))):
+        if len(alike) == len(found):
             cines[field] = np.stack(alike, axis=-1)
     return cines

@@ -31,15 +31,18 @@ def is_cell(dataset: h5py.Dataset) -> bool:
 
 
 def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | None) -> StoredCine:
-    """The cells as the frames of a cine.
+    """The cells as the frames of a cine, or the cine that lies in the only one.
 
     Raises:
         InputError: a cell that is no frame, or not of the first one's shape.
     """
     name = str(dataset.name).lstrip("/")
     first = frames_of(_checked(dataset, 0, path), path, "MATLAB cell array", axes)
+    if dataset.size == 1:  # as Verasonics keeps the frames of its only buffer
+        return replace(first, dataset=name)
     if first.shape[0] != 1:
-        raise InputError(path, f"cells of {name!r} hold {first.shape[0]} frames each", "one frame a cell")
+        found, advice = f"cells of {name!r} hold {first.shape[0]} frames each", "save one of them as a variable"
+        raise InputError(path, found, "one frame a cell", advice)
 
     def frame(index: int) -> StoredCine:
         cell = frames_of(_checked(dataset, index, path), path, first.layout, axes)
