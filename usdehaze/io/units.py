@@ -127,6 +127,10 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if missing is not None:
         notes.append(Guess(f"Values of {missing:g}, far from all others, taken as missing: the floor.", _NO_VALUE))
         survey = look_over(_without(stored, missing), path)
+    if units == "dB" and asked is None and survey is not None and survey.low >= 0 and survey.high > MAX_DB:
+        notes.append(f"The file calls values up to {survey.high:g} decibels, more than images have: not believed.")
+        units, levels = ("8-bit" if stored.dtype == np.uint8 else None), Levels(0.0, 255.0)
+        survey = None if units else survey
     unsigned = units != "dB" and survey is not None and _has_lost_its_sign(stored.dtype, survey)
     if unsigned:
         units, survey = "8-bit", None
