@@ -122,6 +122,12 @@ def test_spacing_and_times_are_those_of_imagej_and_ome(tmp_path, said, spacing_m
         np.testing.assert_allclose(cine.frame_times_s, 0.04 * np.arange(12))
 
 
+@pytest.mark.parametrize("resolution", [{}, {"t282": 0, "t283": 5}, {"t282": "wide", "t283": "high"}])
+def test_a_damaged_resolution_is_none(tmp_path, resolution):
+    path = tiff(tmp_path / "a.tif", FRAMES[0], t270="ImageJ=1.54\nunit=mm\n", **resolution)
+    assert ud.open_cine(path).geometry.spacing_m is None
+
+
 def test_a_bigtiff_is_a_tiff(tmp_path):
     assert np.array_equal(grey(tiff(tmp_path / "a.tif", FRAMES[0], big=True))[0], FRAMES[0])
     refused(tiff(tmp_path / "b.tif", FRAMES[0], ">", big=True), "a BigTIFF with its bytes in big-endian order")

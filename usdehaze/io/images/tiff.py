@@ -7,8 +7,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from math import isfinite, prod
+from math import inf, isfinite, prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
@@ -84,7 +85,7 @@ def calibration(tags: ImageFileDirectory_v2) -> tuple[tuple[float, float] | None
     said, fields = str(tags.get(_DESCRIPTION, ""))[:_BYTES], dict[str, str]()
     if said.startswith("ImageJ="):
         fields = dict(re.findall(r"^(\w+)=(.*?)\s*$", said, re.MULTILINE))
-        across, down = (1 / float(tags.get(tag) or "nan") for tag in (_ACROSS, _DOWN))
+        across, down = (1 / (_positive(tags.get(tag)) or inf) for tag in (_ACROSS, _DOWN))
         units, step, unit_of_time = [fields.get("unit", "")] * 2, fields.get("finterval"), fields.get("tunit", "s")
     elif (pixels := re.search(r"<(?:\w+:)?Pixels\s[^>]*>", said)) is not None:
         fields = dict(re.findall(r'\b(\w+)="([^"]*)"', pixels[0]))
@@ -96,13 +97,13 @@ def calibration(tags: ImageFileDirectory_v2) -> tuple[tuple[float, float] | None
     row_m, column_m = (
         _positive(p) * _METRES.get(_MICRO.sub("u", u), 0) for p, u in zip((down, across), units, strict=True)
     )
-    if tags.get(_ORIENTATION, 1) > 4:  # on its side
+    if tags.get(_ORIENTATION) in range(5, 9):  # on its side
         row_m, column_m = column_m, row_m
     step_s = _positive(step) * (seconds_in(unit_of_time) or 0)
     return (row_m, column_m) if row_m > 0 and column_m > 0 else None, step_s if step_s > 0 else None
 
 
-def _positive(number: str | float | None) -> float:
+def _positive(number: Any) -> float:
     """A finite number above 0; 0 for anything else."""
     with suppress(TypeError, ValueError):
         value = float(number or 0)
