@@ -272,6 +272,16 @@ def test_times_are_those_beside_the_frames_whose_unit_is_clear(tmp_path, name, v
     assert sum("rame times" in note for note in cine.source.assumptions) == 1
 
 
+def test_times_that_cannot_be_read_do_not_keep_the_frames_from_it(tmp_path):
+    path = write(tmp_path / "a.h5", {"frames": fan_frames(4)})
+    with h5py.File(path, "a") as file:
+        file.create_dataset("times_s", (4,), "f8", chunks=(4,))  # never written
+        file.create_dataset("timestamps", (10**9,), "f8", chunks=(10**6,))
+        file["fps"], file["time"] = h5py.SoftLink("/nowhere"), h5py.ExternalLink("other.h5", "/time")
+    cine = ud.open_cine(path)
+    assert cine.frame_times_s is None and "No frame times in the file." in cine.source.assumptions
+
+
 def test_a_frame_rate_may_be_an_attribute_of_the_frames_or_around_them(tmp_path):
     path = write(tmp_path / "a.h5", {"scan/frames": fan_frames(4)})
     for node, value, rate in (("/", "25", 25), ("scan", 40, 40), ("scan/frames", np.array([50.0]), 50)):

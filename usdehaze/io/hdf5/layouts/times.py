@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import h5py
 import numpy as np
 
+from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import attribute, attributes, get_dataset, get_group, members, small_array, text
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.times_beside import tells_times, times_of
@@ -17,11 +19,11 @@ _MOST_MEMBERS = 50  # of a group that is looked through
 
 def with_times(cine: StoredCine, file: h5py.File, path: object) -> StoredCine:
     """Frames of a layout that says nothing of times, with those that names around them tell."""
-    times_s, notes = times_of(_beside(file, cine.dataset, path), cine.shape[0])
+    times_s, notes = times_of(_beside(file, cine.dataset, cine.shape[0], path), cine.shape[0])
     return replace(cine, frame_times_s=times_s, assumptions=(*cine.assumptions, *notes))
 
 
-def _beside(file: h5py.File, name: str, path: object) -> Iterator[tuple[str, np.ndarray, str]]:
+def _beside(file: h5py.File, name: str, n_frames: int, path: object) -> Iterator[tuple[str, np.ndarray, str]]:
     """Name, values and unit of what may tell times, in the group of a dataset and in those around it."""
     yield from _attributes(get_dataset(file, name, path), path)
     parts = name.split("/")[:-1]
@@ -30,8 +32,15 @@ def _beside(file: h5py.File, name: str, path: object) -> Iterator[tuple[str, np.
         if group is None or len(group) > _MOST_MEMBERS:
             continue
         for member in filter(tells_times, members(group, path)):
-            if (values := small_array(group, member, path)) is not None:
-                yield member, values, attribute(group[member], "units") or attribute(group[member], "unit")
+            values, unit = None, ""
+            # stored in a way that is not read: the frames are, all the same
+            with suppress(InputError, KeyError, TypeError, ValueError):
+                node = group[member] if isinstance(group.get(member, getlink=True), h5py.HardLink) else None
+                if isinstance(node, h5py.Dataset) and node.size in (1, n_frames):
+                    values = small_array(group, member, path)
+                    unit = attribute(node, "units") or attribute(node, "unit")
+            if values is not None:
+                yield member, values, unit
         yield from _attributes(group, path)
 
 
