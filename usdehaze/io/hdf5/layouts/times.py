@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute, attributes, get_dataset, get_group, members, small_array, text
+from usdehaze.io.hdf5.access import attribute, attribute_value, get_dataset, get_group, members, small_array, text
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.times_beside import tells_times, times_of
 
-_MOST_MEMBERS = 50  # of a group that is looked through
+_MOST_MEMBERS = 50  # of a group, or attributes, that are looked through
 
 
 def with_times(cine: StoredCine, file: h5py.File, path: object) -> StoredCine:
@@ -25,13 +25,13 @@ def with_times(cine: StoredCine, file: h5py.File, path: object) -> StoredCine:
 
 def _beside(file: h5py.File, name: str, n_frames: int, path: object) -> Iterator[tuple[str, np.ndarray, str]]:
     """Name, values and unit of what may tell times, in the group of a dataset and in those around it."""
-    yield from _attributes(get_dataset(file, name, path), path)
+    yield from _attributes(get_dataset(file, name, path))
     parts = name.split("/")[:-1]
     for depth in range(len(parts), -1, -1):
         group = get_group(file, "/".join(parts[:depth])) if depth else file["/"]
-        if group is None or len(group) > _MOST_MEMBERS:
+        if group is None:
             continue
-        for member in filter(tells_times, members(group, path)):
+        for member in filter(tells_times, members(group, path) if len(group) <= _MOST_MEMBERS else ()):
             values, unit = None, ""
             # stored in a way that is not read: the frames are, all the same
             with suppress(InputError, KeyError, TypeError, ValueError):
@@ -41,13 +41,14 @@ def _beside(file: h5py.File, name: str, n_frames: int, path: object) -> Iterator
                     unit = attribute(node, "units") or attribute(node, "unit")
             if values is not None:
                 yield member, values, unit
-        yield from _attributes(group, path)
+        yield from _attributes(group)
 
 
-def _attributes(node: h5py.Group | h5py.Dataset, path: object) -> Iterator[tuple[str, np.ndarray, str]]:
-    for name, value in attributes(node, path).items():
-        if tells_times(name):
-            try:
-                yield name, np.asarray(value if np.asarray(value).dtype.kind in "uif" else text(value), np.float64), ""
-            except ValueError:  # no number
-                continue
+def _attributes(node: h5py.Group | h5py.Dataset) -> Iterator[tuple[str, np.ndarray, str]]:
+    if len(node.attrs) > _MOST_MEMBERS:
+        return
+    for name in filter(tells_times, node.attrs):
+        with suppress(OSError, TypeError, ValueError):  # no number, or a type that is not known
+            value = attribute_value(node, name)
+            is_number = np.asarray(value).dtype.kind in "uif"
+            yield name, np.asarray(value if is_number else text(value), np.float64), ""
