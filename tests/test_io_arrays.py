@@ -168,8 +168,33 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
     cells[:] = list(FRAMES)
     savemat(path, {"cine": cells})
     assert close(ud.open_cine(path))
+    buffers = np.empty(2, object)
+    buffers[:] = [FRAMES.transpose(1, 2, 0)[:, :, None], FRAMES[::-1].transpose(1, 2, 0)[:, :, None]]
+    savemat(path, {"ImgData": buffers[:1]})  # as Verasonics has it
+    assert close(ud.open_cine(path))
+    savemat(path, {"ImgData": buffers})
+    refused(path, "2 datasets could be the frames: ImgData/1 (72, 80, 12) uint8")
+    assert close(ud.open_cine(path, dataset="ImgData/2"), FRAMES[::-1])
+    movie = np.zeros(12, [("cdata", object), ("colormap", object)])
+    for frames in (FRAMES, np.repeat(FRAMES[..., None], 3, axis=3)):
+        movie["cdata"], movie["colormap"] = list(frames), [np.zeros((0, 0))] * 12
+        savemat(path, {"mov": movie})
+        cine = ud.open_cine(path)
+        assert close(cine) and cine.source.dataset == "mov/cdata"
     savemat(path, {"a": FRAMES, "b": FRAMES})
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
+
+
+def test_times_beside_the_frames_of_an_archive_or_a_mat_file(tmp_path):
+    turned, times_s = FRAMES.transpose(1, 2, 0), np.arange(12) ** 1.5 / 100
+    np.savez(tmp_path / "a.npz", frames=FRAMES, fps=50)
+    np.savez(tmp_path / "b.npz", frames=FRAMES, fps="50", times_ms=1000 * times_s)
+    savemat(tmp_path / "c.mat", {"img": turned, "frameRate": 50.0})
+    savemat(tmp_path / "d.mat", {"scan": {"img": turned, "time_s": times_s}, "fps": 9.0})
+    savemat(tmp_path / "e.mat", {"scan": {"img": turned}, "fps": 50})
+    for name in ("a.npz", "b.npz", "c.mat", "d.mat", "e.mat"):
+        expected = times_s if name[0] in "bd" else np.arange(12) / 50
+        np.testing.assert_allclose(ud.open_cine(tmp_path / name).frame_times_s, expected, atol=1e-9)
 
 
 def as_matlab_saves_doubles(path, **variables):
@@ -238,6 +263,10 @@ def test_nifti_with_a_time_axis_has_frame_times(tmp_path):
     cine = ud.open_cine(path)
     assert close(cine) and cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4))
     np.testing.assert_allclose(cine.frame_times_s, 0.02 * np.arange(12))
+    frames = FRAMES.transpose(2, 1, 0)[:, :, None]
+    for zooms, told in (((3e2, 2e2, 1, 0.02), "do not say in which unit"), ((3e2, 2e2, 1, 1), "No frame times")):
+        cine = ud.open_cine(nifti(path, frames, zooms, ("micron", "unknown")))
+        assert cine.frame_times_s is None and any(told in note for note in cine.source.assumptions)
 
 
 @pytest.mark.parametrize(("zooms", "unit"), [((3e-4, 2e-4, 1), "mm"), ((0.3, 0.2, 1), "meter")])
@@ -278,6 +307,23 @@ def test_nifti_with_vectors_is_colour_where_it_could_be(tmp_path):
     moved = np.repeat(grey[:, :, :1, None, None], 3, axis=4).astype(np.float32)
     refused(vectors(moved), "holds 3 components a pixel (float32)")
     refused(vectors(moved, "displacement vector"), "as its intent code 1006 says")
+
+
+@pytest.mark.parametrize("components", ["RGB", "RGBA"])
+def test_nifti_of_colours_as_dcm2niix_writes_ultrasound(tmp_path, components):
+    grey = FRAMES.transpose(2, 1, 0)
+    stored = np.zeros(grey.shape, [(component, "u1") for component in components])
+    for component in components:
+        stored[component] = grey
+    stored["R"][:20, :10] = 255
+    path = nifti(tmp_path / "a.nii.gz", stored, (0.3, 0.2, 1))
+    for axes in (None, "THW"):
+        cine = ud.open_cine(path, axes=axes)
+        assert cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4)) and cine.source.units == "8-bit"
+        assert close(ud.Cine(cine.frames[:, 10:], cine.geometry, 60), FRAMES[:, 10:])
+        assert not cine.tissue_mask[FRAMES < 200][:1].all() and cine.tissue_mask[:, 10:].all()
+    nifti(path, stored[:, :, :1])
+    assert close(ud.Cine(ud.open_cine(path).frames[:, 10:], cine.geometry, 60), FRAMES[:1, 10:])
 
 
 def test_nibabel_says_nothing_of_what_it_mends(tmp_path, caplog):

@@ -87,6 +87,14 @@ def test_data_sets_of_another_vr_than_the_transfer_syntax_says(tmp_path, says):
         assert f"The transfer syntax says {says.name}, but the file is {is_really.name}." in scan.source.assumptions
 
 
+@pytest.mark.parametrize("says", [uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian])
+def test_data_sets_in_another_byte_order_than_the_transfer_syntax_says(tmp_path, says):
+    path, others = tmp_path / "a.dcm", {uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian}
+    path.write_bytes(halves(path, says)[0] + halves(path, (others - {says}).pop())[1])
+    is_really = "little" if says == uid.ExplicitVRBigEndian else "big"
+    refused(path, f"its data set is {is_really}-endian, which does not fit the transfer syntax ({says.name})")
+
+
 @pytest.mark.parametrize("colour", [False, True])
 def test_lossless_jpeg(tmp_path, colour):
     """Written by libjpeg-turbo in another binding; RGB is stored as it is, under component numbers that say YCbCr."""

@@ -6,7 +6,8 @@ import numpy as np
 import pydicom
 import pytest
 from _dicom import US, US_MULTIFRAME, dataset, save, write_dicom
-from _scans import fan_frames
+from _dicom_results import derive
+from _scans import fan_frames, refused
 from PIL import Image
 from pydicom import uid
 from pydicom.encaps import encapsulate
@@ -246,6 +247,42 @@ def test_a_stream_of_another_kind_than_the_transfer_syntax_says(tmp_path, label,
     assert "The transfer syntax says" in notes
 
 
+@pytest.mark.parametrize(
+    "label", [uid.ImplicitVRLittleEndian, uid.ExplicitVRLittleEndian, uid.JPEG2000Lossless, uid.RLELossless]
+)
+def test_jpeg_under_another_label_is_read_and_lossy(tmp_path, label):
+    """As archives leave it that say they have decompressed an image, and have not."""
+    streams, seen = [], []
+    for frame in fan_frames(2, 128, 128):
+        out = io.BytesIO()
+        Image.fromarray(frame).save(out, "JPEG", quality=95)
+        streams.append(out.getvalue())
+        seen.append(np.asarray(Image.open(out)))
+    path = labelled(tmp_path / "a.dcm", (2, 128, 128), "MONOCHROME2", encapsulate(streams), uid.JPEGBaseline8Bit)
+    is_implicit = label == uid.ImplicitVRLittleEndian
+    start = path.read_bytes().index(b"\xe0\x7f\x10\0")
+    ds, pixels = pydicom.dcmread(path), path.read_bytes()[start:]
+    del ds.PixelData
+    save(path, ds, label)
+    if is_implicit:
+        pixels = pixels[:4] + pixels[8:]  # without VR
+    path.write_bytes(path.read_bytes() + pixels)
+    cine, notes = read(path)
+    assert_grey(cine, np.stack(seen))
+    assert f"The transfer syntax says {label.name}, but the frames are JPEG streams." in notes
+    derive(path, tmp_path / "b.dcm")
+    assert pydicom.dcmread(tmp_path / "b.dcm").LossyImageCompressionMethod == "ISO_10918_1"
+
+
+def test_encapsulated_pixels_that_are_no_stream_are_refused_under_a_native_label(tmp_path):
+    ds = dataset(fan_frames(2))
+    ds.PixelData = encapsulate([frame.tobytes() for frame in fan_frames(2)])
+    ds["PixelData"].is_undefined_length = True
+    path = save(tmp_path / "a.dcm", ds, uid.RLELossless)
+    path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.5\0", b"1.2.840.10008.1.2.1\0", 1))
+    refused(path, "pixel data are encapsulated, which does not fit the transfer syntax (Explicit VR Little Endian)")
+
+
 def test_components_and_bits_are_those_of_the_stream(tmp_path):
     levels = fan_frames(2, 128, 128)
     streams = []
@@ -381,6 +418,19 @@ def test_rows_and_columns_that_are_exchanged(tmp_path, kind):
         ds.PlanarConfiguration, ds.PixelData = 1, stored.transpose(0, 3, 1, 2).tobytes()
     ds.Rows, ds.Columns = ds.Columns, ds.Rows
     with open_dicom(save(tmp_path / "a.dcm", ds)) as scan:
+        assert [note for note in scan.source.assumptions if "96 rows of 120" in note]
+        np.testing.assert_allclose(scan.read_db(0, 3), (frames / 255.0 - 1) * 60, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["grey", "16 bits", "RGB"])
+def test_rows_and_columns_that_are_exchanged_under_rle(tmp_path, kind):
+    frames = stored = fan_frames(3, 96, 120)
+    if kind != "grey":
+        stored = frames.astype(np.uint16) * 257 if kind == "16 bits" else np.repeat(frames[..., None], 3, axis=-1)
+    ds = dataset(stored, "RGB" if stored.ndim == 4 else "MONOCHROME2")
+    ds.compress(uid.RLELossless, stored, generate_instance_uid=False)
+    ds.Rows, ds.Columns = ds.Columns, ds.Rows
+    with open_dicom(save(tmp_path / "a.dcm", ds, uid.RLELossless)) as scan:
         assert [note for note in scan.source.assumptions if "96 rows of 120" in note]
         np.testing.assert_allclose(scan.read_db(0, 3), (frames / 255.0 - 1) * 60, atol=1e-4)
 

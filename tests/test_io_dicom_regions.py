@@ -226,6 +226,7 @@ def test_frame_times(attributes, times):
         ({"FrameTimeVector": [0, 33, -5, 33], "CineRate": 50}, "negative"),
         ({"FrameTimeVector": [0, 0, 0, 0], "CineRate": 50}, "no time above 0"),
         ({"FrameTimeVector": [0, 20, 40, 60], "CineRate": 50}, "taken as since the first"),
+        ({"FrameTimeVector": [20, 20, 20], "CineRate": 50}, "Vector has 3 times for 4 frames: it is not used"),
         ({"FrameTime": 0.02, "CineRate": 50}, "taken as s"),
         ({"FrameTime": 5, "CineRate": 50}, "of 200 frames/s, Cine Rate says 50"),
         ({"FrameTime": 33.3, "CineRate": 30}, ""),

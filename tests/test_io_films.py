@@ -79,6 +79,25 @@ def test_films_of_uneven_frames_keep_their_times(tmp_path):
     assert np.abs(grey_of(cine) - FRAMES[2:5]).max() < 0.01
 
 
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+def test_times_of_a_variable_frame_rate_are_not_rounded_to_a_constant_one(tmp_path, name):
+    shown_s = np.array([0, 10, 35, 70, 80, 300, 305, 400]) / 1000  # as of a phone, or of a screen that is recorded
+    stamps = "+".join(f"eq(N,{index})*{time}/TB" for index, time in enumerate(shown_s))
+    times = ("-vf", f"settb=1/90000,setpts='{stamps}'", "-fps_mode", "vfr", "-enc_time_base", "1/90000")
+    cine = ud.open_cine(film(tmp_path / name, FRAMES, "-c:v", "libx264", "-qp", "0", filters=times, rate="25"))
+    np.testing.assert_allclose(cine.frame_times_s, shown_s, atol=2e-5)
+
+
+def test_a_film_of_pixels_that_are_not_square_has_a_fan_of_round_arcs(tmp_path):
+    tall = np.repeat(fan_frames(4, 128, 160), 2, axis=1)
+    square = ud.open_cine(film(tmp_path / "a.mkv", tall[:, ::2], "-c:v", "ffv1")).geometry.sector
+    cine = ud.open_cine(film(tmp_path / "b.mkv", tall, "-c:v", "ffv1", filters=("-vf", "setsar=2/1")))
+    found = cine.geometry.sector
+    assert found.aspect == 0.5 and not any("taken as square" in note for note in cine.source.assumptions)
+    expected = [square.apex_x, square.apex_y, square.r_max, square.angle_min, square.angle_max]
+    assert [found.apex_x, found.apex_y, found.r_max, found.angle_min, found.angle_max] == pytest.approx(expected, abs=1)
+
+
 def test_colour_in_a_film_is_left_as_it_is(tmp_path):
     colour = rgb(FRAMES)
     colour[:, 40:60, 50:70] = (200, 40, 20)

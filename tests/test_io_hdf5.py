@@ -214,3 +214,92 @@ def test_the_sector_does_not_depend_on_which_frames_are_read(data_dir):
 
 def test_real_images_stored_with_labels_are_read_without_asking(data_dir):
     assert ud.open_cine(sorted((data_dir / "camus").glob("*.h5"))[0]).source.dataset == "image"
+
+
+@pytest.mark.parametrize("unit", ["dB", "decibels"])
+def test_decibels_that_the_file_calls_so_are_no_grey_levels(tmp_path, unit):
+    stored = np.rint(fan_frames() / 255.0 * 60).astype(np.uint8)
+    path = write(tmp_path / "a.h5", {"x": stored})
+    with h5py.File(path, "a") as file:
+        file["x"].attrs["units"] = unit
+    cine = ud.open_cine(path)
+    assert cine.source.units == "dB" and not any("taken as dB" in note for note in cine.source.assumptions)
+    assert np.array_equal(cine.frames, stored.astype(np.float32) - 60)
+
+
+@pytest.mark.parametrize("stored", [fan_frames(), fan_frames().astype(np.uint16), fan_frames() / 255.0])
+def test_grey_levels_that_the_file_calls_decibels_are_grey_levels(tmp_path, stored):
+    path = write(tmp_path / "a.h5", {"x": stored})
+    with h5py.File(path, "a") as file:
+        file["x"].attrs["units"] = "dB"
+    cine = ud.open_cine(path)
+    assert np.abs(cine.frames - (fan_frames() / 255.0 - 1) * 60).max() < 1e-4
+    assert any("decibels, as no image has: not believed" in note for note in cine.source.assumptions)
+
+
+STEPS_S = np.array([0, 0.02, 0.05, 0.09])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "units", "times_s"),
+    [
+        ("fps", 50, "", np.arange(4) / 50),
+        ("scan/FrameRate", np.array([[50.0]]), "", np.arange(4) / 50),
+        ("frame_time_ms", 20, "", np.arange(4) / 50),
+        ("scan/frameInterval", 0.02, "s", np.arange(4) / 50),
+        ("frame_time", 20, "", None),
+        ("frame_time_ms", 0, "", None),
+        ("scan/timestamps", STEPS_S, "s", STEPS_S),
+        ("frame_times_ms", 1000 * STEPS_S, "", STEPS_S),
+        ("time", (1e9 * STEPS_S).astype(np.int64), "nanoseconds since 2020-01-01", STEPS_S),
+        ("scan/time", STEPS_S, "", None),
+        ("scan/time", STEPS_S, "m", None),
+        ("ecg/time", STEPS_S, "s", None),
+        ("time", np.arange(9) / 50, "s", None),
+        ("frame_rate", 0, "", None),
+        ("frame_rate", np.nan, "", None),
+        ("timestamps", STEPS_S[::-1], "s", None),
+    ],
+)
+def test_times_are_those_beside_the_frames_whose_unit_is_clear(tmp_path, name, value, units, times_s):
+    path = write(tmp_path / "a.h5", {"scan/frames": fan_frames(4), name: np.asarray(value)})
+    with h5py.File(path, "a") as file:
+        file[name].attrs["units"] = units
+    cine = ud.open_cine(path)
+    assert (cine.frame_times_s is None) == (times_s is None)
+    if times_s is not None:
+        np.testing.assert_allclose(cine.frame_times_s, times_s, atol=1e-9)
+    assert sum("rame times" in note for note in cine.source.assumptions) == 1
+
+
+def test_times_that_cannot_be_read_do_not_keep_the_frames_from_it(tmp_path):
+    path = write(tmp_path / "a.h5", {"frames": fan_frames(4)})
+    with h5py.File(path, "a") as file:
+        file.create_dataset("times_s", (4,), "f8", chunks=(4,))  # never written
+        file.create_dataset("timestamps", (10**9,), "f8", chunks=(10**6,))
+        file["fps"], file["time"] = h5py.SoftLink("/nowhere"), h5py.ExternalLink("other.h5", "/time")
+    cine = ud.open_cine(path)
+    assert cine.frame_times_s is None and "No frame times in the file." in cine.source.assumptions
+
+
+def test_a_frame_rate_may_be_an_attribute_of_the_frames_or_around_them(tmp_path):
+    path = write(tmp_path / "a.h5", {"scan/frames": fan_frames(4)})
+    for node, value, rate in (("/", "25", 25), ("scan", 40, 40), ("scan/frames", np.array([50.0]), 50)):
+        with h5py.File(path, "a") as file:
+            file[node].attrs["frame_rate"] = value
+        np.testing.assert_allclose(ud.open_cine(path).frame_times_s, np.arange(4) / rate)
+
+
+def test_a_structure_array_of_frames_is_a_cine(tmp_path):
+    frames, path = fan_frames(4), tmp_path / "a.mat"
+    with h5py.File(path, "w") as file:
+        file.create_group("mov").attrs["MATLAB_class"] = np.bytes_("struct")
+        for field, kind, shown in (("cdata", "uint8", frames.swapaxes(1, 2)), ("colormap", "double", np.zeros((4, 2)))):
+            stored = [file.create_dataset(f"#refs#/{field}{k}", data=each) for k, each in enumerate(shown)]
+            for each in stored:
+                each.attrs["MATLAB_class"] = np.bytes_(kind)
+            references = np.array([each.ref for each in stored], h5py.ref_dtype).reshape(4, 1)
+            file["mov"].create_dataset(field, data=references, dtype=h5py.ref_dtype)
+    cine = ud.open_cine(path)
+    assert cine.source.dataset == "mov/cdata"
+    assert np.abs(cine.frames - (frames.astype(float) / 255 - 1) * 60).max() < 1e-4

@@ -146,6 +146,15 @@ def test_a_cell_array_of_frames_is_a_cine(tmp_path):
     assert np.abs(cine.frames - expected(frames)).max() < 1e-4
 
 
+def test_a_single_cell_holds_a_cine_as_verasonics_keeps_it(tmp_path):
+    frames = still(12)
+    buffer = frames.transpose(1, 2, 0)[:, :, None]
+    cine = ud.open_cine(matlab(tmp_path / "a.mat", {}, cells=[("ImgData", [buffer])]))
+    assert cine.source.dataset == "ImgData" and np.abs(cine.frames - expected(frames)).max() < 1e-4
+    several = matlab(tmp_path / "b.mat", {}, cells=[("ImgData", [buffer, buffer])])
+    refused(several, "cells of 'ImgData' hold 12 frames each", "save one of them as a variable")
+
+
 def test_a_cell_of_another_shape_is_named(tmp_path):
     frames = still(3, 30, 22)
     path = matlab(tmp_path / "a.mat", {}, cells=[("frames", [frames[0], frames[1][:20], frames[2]])])
@@ -238,3 +247,14 @@ def test_frames_that_were_never_written_are_no_rows_that_are_alike(tmp_path, n_w
     frames[:n_written] = fan_frames(n_written) / 255 * 60 - 60
     with h5py.File(write(tmp_path / "a.h5", {"x": frames}), "r") as file:
         assert rules.find_axes(file["x"])[0] == {"T": 0, "H": 1, "W": 2}
+
+
+def test_frames_that_were_flattened_into_rows_are_no_image(tmp_path):
+    flat = still(12, 64, 60).reshape(12, -1)
+    np.save(tmp_path / "a.npy", flat.T)
+    refused(tmp_path / "a.npy", "which makes images of 3840 x 12")
+    path = write(tmp_path / "a.h5", {"x": flat})
+    refused(path, "which makes images of 12 x 3840", "give flattened ones their shape")
+    assert ud.open_cine(path, axes="HW", rectangle=True).frames.shape == (1, 12, 3840)
+    lines = write(tmp_path / "b.h5", {"x": still(1, 64, 6000)[0]})
+    assert ud.open_cine(lines, rectangle=True).frames.shape == (1, 64, 6000)

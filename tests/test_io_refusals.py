@@ -19,6 +19,10 @@ def test_what_is_not_hdf5(tmp_path):
     for name, content, found in (
         ("text.h5", b"no scan at all", "is no scan (unknown content)"),
         ("a.seq.nrrd", b"NRRD0004\ntype: uint8\n", "is no scan (NRRD, which is not read); expected"),
+        ("a.hdr", b"\x5c\1\0\0" + bytes(344), "is no scan (a header of NIfTI or Analyze alone)"),
+        ("a.hdf", b"\x0e\3\x13\1" + bytes(40), "is no scan (HDF4, which is not read; HDF5 is)"),
+        ("a.mat", b"# Created by Octave 8.4.0\n# name: x\n", "is no scan (text of Octave's, which is not read"),
+        ("a.vol", b"KRETZFILE 1.0   ", "is no scan (a volume of Kretz (GE Voluson), which is not read)"),
         ("a.nc", b"CDF\1\0\0\0\0", "is no scan (netCDF 3, which is not read; netCDF 4 is HDF5)"),
         ("empty.h5", b"", "is no scan (empty)"),
         ("study.zip", b"PK\3\4" + bytes(40), "is no scan (a zip or gzip archive, to be unpacked)"),

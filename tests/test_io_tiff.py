@@ -10,6 +10,8 @@ from PIL import Image
 from PIL.TiffImagePlugin import AppendingTiffWriter
 from test_io_images import FRAMES, grey
 
+import usdehaze as ud
+
 TURNS = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_90", "TRANSVERSE", "ROTATE_270")
 
 
@@ -83,6 +85,47 @@ def test_a_tiff_of_several_channels_and_times_is_no_cine(tmp_path, said, found):
         refused(tmp_path / "a.tif", f"a TIFF of {found}", "save one channel, or one slice, of it")
     else:
         assert np.array_equal(grey(tmp_path / "a.tif"), FRAMES)
+
+
+OME = '<OME><Image><Pixels ID="0" SizeT="12" PhysicalSizeX="{}" PhysicalSizeY="{}"{}/></Image></OME>'
+
+
+@pytest.mark.parametrize(
+    ("said", "spacing_mm", "step_s"),
+    [
+        ("ImageJ=1.54\nimages=12\nframes=12\nunit=mm\nfinterval=0.04\n", (0.2, 0.5), 0.04),
+        ("ImageJ=1.54\nimages=12\nframes=12\nfps=7.0\nunit=cm\nfinterval=40\ntunit=ms\n", (2, 5), 0.04),
+        ("ImageJ=1.54\nimages=12\nframes=12\nunit=\\u00B5m\n", (0.2, 0.5), None),  # mm, no doubt
+        ("ImageJ=1.54\nimages=12\nframes=12\nunit=inch\nfinterval=0\n", None, None),
+        ("ImageJ=1.54\nimages=12\nframes=12\n", None, None),
+        (OME.format(500, 200, ' TimeIncrement="0.04"'), (0.2, 0.5), 0.04),
+        (
+            OME.format(0.5, 0.2, ' PhysicalSizeXUnit="mm" PhysicalSizeYUnit="mm" TimeIncrementUnit="s"'),
+            (0.2, 0.5),
+            None,
+        ),
+        (OME.format("x", 0.2, ' TimeIncrement="nan"'), None, None),
+        ("as ImageJ= has it", None, None),
+    ],
+)
+def test_spacing_and_times_are_those_of_imagej_and_ome(tmp_path, said, spacing_mm, step_s):
+    with AppendingTiffWriter(tmp_path / "a.tif") as file:
+        for index, frame in enumerate(FRAMES):
+            Image.fromarray(frame).save(file, "TIFF", tiffinfo={} if index else {270: said, 282: 2.0, 283: 5.0})
+            file.newFrame()
+    cine = ud.open_cine(tmp_path / "a.tif")
+    assert np.abs(255 * (cine.frames / 60 + 1) - FRAMES).max() < 0.01
+    expected = spacing_mm and pytest.approx([mm / 1000 for mm in spacing_mm])
+    assert cine.geometry.spacing_m == expected
+    assert (cine.frame_times_s is None) == (step_s is None)
+    if step_s is not None:
+        np.testing.assert_allclose(cine.frame_times_s, 0.04 * np.arange(12))
+
+
+@pytest.mark.parametrize("resolution", [{}, {"t282": 0, "t283": 5}, {"t282": "wide", "t283": "high"}])
+def test_a_damaged_resolution_is_none(tmp_path, resolution):
+    path = tiff(tmp_path / "a.tif", FRAMES[0], t270="ImageJ=1.54\nunit=mm\n", **resolution)
+    assert ud.open_cine(path).geometry.spacing_m is None
 
 
 def test_a_bigtiff_is_a_tiff(tmp_path):

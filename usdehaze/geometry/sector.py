@@ -150,7 +150,8 @@ def mostly_seen(frames_db: np.ndarray) -> np.ndarray:
     """Of each pixel the least value that four in five frames do not exceed, ``(H, W)``; of up to five the largest."""
     if len(frames_db) <= 5:
         return np.asarray(frames_db.max(axis=0))
-    return np.asarray(np.quantile(frames_db, 0.8, axis=0, method="higher"))
+    rank = -(-4 * (len(frames_db) - 1) // 5)
+    return np.asarray(np.partition(frames_db, rank, axis=0)[rank])  # a third of the time of np.quantile
 
 
 def sector_mask(sector: Sector, shape: tuple[int, int]) -> np.ndarray:

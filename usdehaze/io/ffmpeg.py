@@ -72,7 +72,8 @@ def look_through(path: str | os.PathLike[str]) -> Film:
     """
     about: dict[str, str] = {}
     stamps: list[int] = []
-    arguments = ["-c:v", "rawvideo", "-f", "framecrc", "-"]
+    # by default, times are rounded to those of a constant frame rate
+    arguments = ["-enc_time_base", "demux", "-c:v", "rawvideo", "-f", "framecrc", "-"]
     with ThreadPoolExecutor(1) as other, _running(path, arguments, path, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         errors = other.submit(_has_bytes, process.stderr)
@@ -91,8 +92,8 @@ def look_through(path: str | os.PathLike[str]) -> Film:
         damaged = errors.result() or process.returncode != 0 or _is_cut_off(path)
     if not stamps:
         raise InputError(path, "has no picture that can be decoded", "a film", "the file may be damaged")
-    times_s, pixel_aspect = np.array(stamps) * _ratio(about.get("tb", "")), _ratio(about.get("sar", ""), ":")
-    return Film(_size(about, path), times_s, pixel_aspect, damaged)
+    times_s = np.array(stamps) * _ratio(about.get("tb", ""))
+    return Film(_size(about, path), times_s, _ratio(about.get("sar", "")), damaged)
 
 
 class Decoder:
@@ -308,7 +309,7 @@ def _size(about: dict[str, str], path: object) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _ratio(text: str, sign: str = "/") -> float:
+def _ratio(text: str) -> float:
     """A ratio such as 1/50; 1 where there is none."""
-    above, _, below = text.partition(sign)
+    above, _, below = text.partition("/")
     return int(above) / int(below) if above.isdigit() and below.isdigit() and int(above) and int(below) else 1.0

@@ -33,10 +33,14 @@ _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of wh
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
 _FOREIGN = {  # what is not read
     re.compile(rb"NRRD\d{4}"): "NRRD, which is not read",
+    re.compile(rb"\x0e\x03\x13\x01"): "HDF4, which is not read; HDF5 is",
+    re.compile(rb"# Created by Octave"): "text of Octave's, which is not read; its save -v7 is",
+    re.compile(rb"KRETZFILE"): "a volume of Kretz (GE Voluson), which is not read",
     re.compile(rb"CDF[\1\2\5]"): "netCDF 3, which is not read; netCDF 4 is HDF5",
     re.compile(rb"RIFF.{4}WEBP", re.DOTALL): "WebP, which is not read",
     re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
     re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
+    re.compile(rb"(\x5c\x01\0\0|\0\0\x01\x5c).{344}", re.DOTALL): "a header of NIfTI or Analyze alone",
     re.compile(rb"PK\x03\x04|\x1f\x8b"): "a zip or gzip archive, to be unpacked",
 }
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}

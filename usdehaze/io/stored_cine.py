@@ -14,6 +14,7 @@ from usdehaze.io.picture import Picture
 from usdehaze.notes import Guess
 
 TIMES_UNUSED = "The frame times in the file fall, or are not one a frame: they were not used."
+TIMES_WITHOUT_UNIT = "The frame times in the file do not say in which unit they are: they were not used."
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class StoredCine:
         geometry: from the file; None where a sector has to be looked for in the image.
         spacing_m, origin_m: ``(row, column)`` pitch and ``(z, x)`` of pixel (0, 0) in m, where the file gives the pixel
             grid but does not say whether there is a fan in it.
+        aspect: row pitch over column pitch, where the file tells no more of the grid.
         frame_times_s: ``(T,)`` s from the file, or None.
         assumptions: what had to be assumed to find them, one sentence each.
         guessed_axes: axes as they were taken where they had to be guessed, "THW" for instance, in the order in which
@@ -52,6 +54,7 @@ class StoredCine:
     geometry: Geometry | None = None
     spacing_m: tuple[float, float] | None = None
     origin_m: tuple[float, float] = (0.0, 0.0)
+    aspect: float = 1.0
     frame_times_s: np.ndarray | None = None
     assumptions: tuple[str, ...] = ()
     guessed_axes: str = ""
@@ -90,6 +93,7 @@ def turned(stored: StoredCine) -> StoredCine:
         shape=(n_frames, width, height),
         spacing_m=stored.spacing_m and stored.spacing_m[::-1],
         origin_m=stored.origin_m[::-1],
+        aspect=1 / stored.aspect,
     )
 
 

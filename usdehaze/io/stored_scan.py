@@ -26,7 +26,7 @@ from usdehaze.io.names import readable
 from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
-from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine, in_metres, turned
+from usdehaze.io.stored_cine import TIMES_UNUSED, TIMES_WITHOUT_UNIT, StoredCine, in_metres, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, look_at
@@ -78,7 +78,8 @@ class StoredScan(Scan):
                 self.geometry, notes = self._find_geometry(stored)
                 self.shape = self._opened().shape[1:]
             notes = self._scale.assumptions + notes
-            if stored.frame_times_s is None and stored.shape[0] > 1 and TIMES_UNUSED not in notes:
+            told = TIMES_UNUSED in notes or TIMES_WITHOUT_UNIT in notes
+            if stored.frame_times_s is None and stored.shape[0] > 1 and not told:
                 notes += ("No frame times in the file.",)
             if reading.strict:
                 refuse_guesses(notes, path)
@@ -142,7 +143,7 @@ class StoredScan(Scan):
 
     def _seek(self, stored: StoredCine, frames_db: np.ndarray) -> tuple[Geometry, tuple[str, ...]]:
         """Geometry of frames whose file does not give it, as some of them show it, and what had to be assumed."""
-        row_m, column_m = stored.spacing_m or (1.0, 1.0)
+        row_m, column_m = stored.spacing_m or (stored.aspect, 1.0)
         order, notes, screen = stored.guessed_axes, tuple[str, ...](), None
         if not self.reading.rectangle:
             may_be_inverted, turns = self._may_be_inverted, bool(order)
@@ -161,7 +162,7 @@ class StoredScan(Scan):
         if screen is None:
             return Cartesian(stored.spacing_m, stored.origin_m), notes
         known = "No geometry in the file" if stored.spacing_m is None else "The file gives the pixel grid alone"
-        notes += screen.notes(known, stored.spacing_m is None)
+        notes += screen.notes(known, stored.spacing_m is None and stored.aspect == 1)
         if not screen.sectors:
             return Cartesian(stored.spacing_m, stored.origin_m), notes
         first, *others = screen.sectors

@@ -127,6 +127,10 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if missing is not None:
         notes.append(Guess(f"Values of {missing:g}, far from all others, taken as missing: the floor.", _NO_VALUE))
         survey = look_over(_without(stored, missing), path)
+    if units == "dB" and asked is None and survey is not None and _are_no_decibels(survey):
+        notes.append(f"The file calls values up to {survey.high:g} decibels, as no image has: not believed.")
+        units, levels = ("8-bit" if stored.dtype == np.uint8 else None), Levels(0.0, 255.0)
+        survey = None if units else survey
     unsigned = units != "dB" and survey is not None and _has_lost_its_sign(stored.dtype, survey)
     if unsigned:
         units, survey = "8-bit", None
@@ -148,6 +152,11 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
         range_db, note = _dynamic_range(units, survey, levels)
         notes.append(Guess(note, "--dynamic-range"))
     return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, missing, tuple(notes))
+
+
+def _are_no_decibels(survey: Survey) -> bool:
+    """Whether values cannot be decibels above a floor, whatever they are called: grey levels to 1 or 255, say."""
+    return survey.low >= 0 and not MIN_DB - 5 <= survey.high <= MAX_DB
 
 
 def _without(stored: StoredCine, missing: float) -> StoredCine:

@@ -1,7 +1,8 @@
 """MAT-files of versions 5 to 7 (those of 7.3 are HDF5), read by scipy.
 
-Numeric arrays anywhere in the file, in structures and cells too; a cell array of frames is a cine. MATLAB's axes are
-``H W T``. It stores whole numbers of any class in the fewest bytes that hold them: the class says what they are.
+Numeric arrays anywhere in the file, in structures and cells too; a cell array of frames is a cine, and so is a
+structure array with one in a field of each. MATLAB's axes are ``H W T``. It stores whole numbers of any class in the
+fewest bytes that hold them: the class says what they are.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.plain import choose
-from usdehaze.io.limits import MAX_FRAMES_BYTES
+from usdehaze.io.limits import MAX_FRAMES_BYTES, MIN_SIDE
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
+from usdehaze.io.times_beside import around, tells_times, times_of
 
 _NUMBERS = {*"uint8 int8 uint16 int16 uint32 int32 uint64 int64 single double".split()}  # as NumPy calls them, too
 _CONTAINERS = {"struct", "cell"}
@@ -73,7 +75,14 @@ class MatlabScan(StoredScan):
         dtype = np.dtype(declared) if declared in _NUMBERS and array.dtype.kind != "c" else None
         dataset: Any = ArrayDataset(wanted, array, matlab=True, dtype=dtype)
         cine = frames_of(dataset, self.path, "MAT-file", axes)
-        return replace(cine, assumptions=(*notes, *cine.assumptions), guessed_axes=cine.guessed_axes[::-1])
+
+        def numbers(name: str) -> np.ndarray:
+            return arrays[name] if name in arrays else loadmat(str(self.path), variable_names=[name])[name]
+
+        sizes = {name: shape for name, (shape, _) in shapes.items()}
+        times_s, told = times_of(((n, numbers(n), "") for n in around(wanted, sizes, cine.shape[0])), cine.shape[0])
+        notes = (*notes, *cine.assumptions, *told)
+        return replace(cine, assumptions=notes, guessed_axes=cine.guessed_axes[::-1], frame_times_s=times_s)
 
     def _errors(self) -> AbstractContextManager[None]:
         return decoding(self.path, "a MAT-file")
@@ -134,8 +143,35 @@ def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray
     elif isinstance(value, list | np.ndarray):
         cells = list(value.flat) if isinstance(value, np.ndarray) else value
         kinds = {(c.shape, c.dtype) if isinstance(c, np.ndarray) else type(c) for c in cells[:_MAX_ARRAYS]}
-        if len(kinds) == 1 and len(cells) > 1 and isinstance(cells[0], np.ndarray) and is_numeric(cells[0].dtype):
+        if len(kinds) == 1 and len(cells) > 1 and _is_frame(cells[0]):
             yield name, np.stack(cells, axis=-1)
             return
+        cines = _cines(cells) if kinds == {dict} and 1 < len(cells) <= _MAX_ARRAYS else {}
+        for field, cine in cines.items():
+            yield f"{name}/{field}", cine
         for index, inner in enumerate(cells[:_MAX_ARRAYS]):
-            yield from _arrays(f"{name}/{index + 1}", inner, depth + 1)
+            rest = {field: inner[field] for field in inner if field not in cines} if cines else inner
+            yield from _arrays(f"{name}/{index + 1}", rest, depth + 1)
+    elif isinstance(value, int | float) and tells_times(name.rpartition("/")[2]):
+        yield name, np.array([value])
+
+
+def _is_frame(value: Any) -> bool:
+    """Whether a value is an array of numbers that is not more than one frame; that of one line counts."""
+    if not isinstance(value, np.ndarray) or not is_numeric(value.dtype):
+        return False
+    long = [side for side in value.shape if side != 1]
+    return len(long) <= 2 or (len(long) == 3 and long[2] in (3, 4))
+
+
+def _cines(structures: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Fields of a structure array that hold one frame each, as MATLAB's movies do, by their names."""
+    cines = {}
+    for field, first in structures[0].items():
+        if not _is_frame(first) or min(first.shape[:2]) < MIN_SIDE:
+            continue
+        found = [structure.get(field) for structure in structures]
+        alike = [f for f in found if isinstance(f, np.ndarray) and (f.shape, f.dtype) == (first.shape, first.dtype)]
+        if len(alike) == len(found):
+            cines[field] = np.stack(alike, axis=-1)
+    return cines

@@ -1,6 +1,6 @@
 """NIfTI, plain or gzipped, in one file: columns (``x``) fastest, then rows (``y``), then frames, as CAMUS has it.
 
-The fifth axis holds the components of vectors where the intent says so: ITK writes colour this way.
+The fifth axis holds the components of vectors where the intent says so: ITK writes colour this way, others as RGB24.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from usdehaze.io.arrays.dataset import check_array
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frames_of, third_axis
 from usdehaze.io.limits import MIN_SIDE, check_frame
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import TIMES_WITHOUT_UNIT, StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 _MAX_OFFSET = 2**24  # bytes of header and extensions before the values
@@ -52,13 +52,15 @@ class NiftiScan(StoredScan):
         values = _Values(self._file, header, packed, self.path)
         pixels = values.long[: len(values.long) - values.has_colours]
         letters = (self.reading.axes or "C" * values.has_colours + "THW"[-len(pixels) :]).upper()
+        letters += "C" * values.is_rgb
         cine = frames_of(values, self.path, "NIfTI", letters)
         notes = cine.assumptions
         if len(pixels) == 3 and not self.reading.axes and pixels[2] != _TIME:
             notes += (third_axis(cine, self.path, "--axes"),)
-        times = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else None
+        times, told = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else (None, ())
         spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
         guessed = "" if self.reading.axes else letters
+        notes += told
         return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes, guessed_axes=guessed)
 
     def _errors(self) -> AbstractContextManager[None]:
@@ -71,6 +73,7 @@ class _Values:
     Attributes:
         long: axes longer than one, as the file counts them.
         has_colours: the last of them is that of colours.
+        is_rgb: each value is a colour; its components are an axis of the dataset that the file does not count.
     """
 
     name, chunks = "", None
@@ -82,6 +85,7 @@ class _Values:
         sides = tuple(map(int, header.get_data_shape()))
         self.long = [axis for axis, side in enumerate(sides) if side != 1]
         stored, intent = header.get_data_dtype(), int(header["intent_code"])
+        self.is_rgb = stored.names is not None  # RGB24 or RGBA32, as dcm2niix has it
         components = sides[_COMPONENT] if intent in _VECTORS and len(sides) > _COMPONENT else 1
         self.has_colours = components in (3, 4) and intent in _COLOURS and stored.kind in "ui"
         if components > 1 and not self.has_colours:
@@ -100,9 +104,15 @@ class _Values:
         self._values = ArrayProxy(file, header)
         scaled = (self._values.slope, self._values.inter) != (1, 0)
         self.shape, self.dtype = sides[::-1], np.dtype(np.float64) if scaled else stored
-        self.ndim, self.size = len(sides), int(np.prod(sides, dtype=object))
+        if stored.names is not None:
+            self.shape, self.dtype = (*self.shape, len(stored.names)), np.dtype(np.uint8)
+        self.ndim, self.size = len(self.shape), int(np.prod(self.shape, dtype=object))
 
     def __getitem__(self, part: Any) -> np.ndarray:
+        if self.is_rgb:
+            *part, component = part or [slice(None)] * self.ndim
+            colours = np.asarray(self._values[tuple(part[::-1])]).T
+            return np.stack([colours[name] for name in colours.dtype.names], axis=-1)[..., component]
         return np.asarray(self._values[part[::-1]] if part else self._values).T
 
 
@@ -115,9 +125,12 @@ def _spacing(header: Any, axes: list[int]) -> tuple[float, float] | None:
     return zooms[0] * metres, zooms[1] * metres
 
 
-def _frame_times(header: Any, n_frames: int) -> np.ndarray | None:
-    step = float(header.get_zooms()[_TIME]) * _SECONDS.get(header.get_xyzt_units()[1], 0.0)
-    return step * np.arange(n_frames) if np.isfinite(step) and step > 0 else None
+def _frame_times(header: Any, n_frames: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Times in s, None where they are not set, and a sentence where they have no unit; 1 is as nibabel leaves them."""
+    step, unit = float(header.get_zooms()[_TIME]), _SECONDS.get(header.get_xyzt_units()[1], 0.0)
+    if not (np.isfinite(step) and step > 0):
+        return None, ()
+    return (step * unit * np.arange(n_frames), ()) if unit else (None, (TIMES_WITHOUT_UNIT,) if step != 1 else ())
 
 
 def _header(file: Any) -> Any:

@@ -20,6 +20,7 @@ from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.plain import choose
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
+from usdehaze.io.times_beside import around, times_of
 
 _MOST_COMPRESSED = 1032  # what deflate can reach
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the two that NumPy writes
@@ -49,10 +50,14 @@ class NpzScan(StoredScan):
             with archive.open(f"{name}.npy") as member:
                 while block := member.read(_BLOCK):
                     self._file.write(block)
-        self._file.seek(0)
-        array = array_in(self._file, self.path)
-        cine = frames_of(ArrayDataset(name, array), self.path, "NumPy archive", self.reading.axes)
-        return replace(cine, assumptions=(*notes, *cine.assumptions))
+            self._file.seek(0)
+            array = array_in(self._file, self.path)
+            cine = frames_of(ArrayDataset(name, array), self.path, "NumPy archive", self.reading.axes)
+            sizes = {n: shape for n, (shape, dtype) in members.items() if dtype.kind in "uif"}
+            times_s, told = times_of(
+                ((n, _small(archive, n), "") for n in around(name, sizes, cine.shape[0])), cine.shape[0]
+            )
+        return replace(cine, assumptions=(*notes, *cine.assumptions, *told), frame_times_s=times_s)
 
     def _members(self, archive: zipfile.ZipFile) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and type of every array by its name; Python objects are left out."""
@@ -75,3 +80,9 @@ class NpzScan(StoredScan):
 
     def _errors(self) -> AbstractContextManager[None]:
         return decoding(self.path, "a NumPy archive")
+
+
+def _small(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """A small array of numbers."""
+    with archive.open(f"{name}.npy") as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))

@@ -50,11 +50,11 @@ def read_meta(path: str | os.PathLike[str]) -> FileMetaDataset:
         InputError: it takes more than the file's budget. Whatever else pydicom raises is left as it is.
     """
     with spending(path), open(path, "rb") as file:
-        _skip_meta(file, path)
+        skip_meta(file, path)
     return read_file_meta_info(path)
 
 
-def _skip_meta(file: BinaryIO, path: object) -> None:
+def skip_meta(file: BinaryIO, path: object) -> None:
     """Goes to the first element behind the header."""
     file.seek(132)  # behind preamble and "DICM"
     while len(head := file.read(8)) == 8 and head[:2] == b"\2\0":
@@ -73,7 +73,7 @@ def open_inflated(path: str | os.PathLike[str], meta: FileMetaDataset) -> Counte
     if meta.TransferSyntaxUID != DeflatedExplicitVRLittleEndian:
         return CountedFile(io.FileIO(path), path)
     with cast(BinaryIO, tempfile.TemporaryFile()) as out, open(path, "rb") as file:
-        _skip_meta(file, path)
+        skip_meta(file, path)
         meta.TransferSyntaxUID = ExplicitVRLittleEndian
         out.write(bytes(128) + b"DICM")
         write_file_meta_info(DicomFileLike(out), meta, enforce_standard=False)

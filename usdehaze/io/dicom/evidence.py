@@ -13,7 +13,7 @@ import numpy as np
 from pydicom import uid
 from pydicom.uid import UID
 
-from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, PixelFormat
+from usdehaze.io.dicom.codecs import J2K_SYNTAXES, JPEG_SYNTAXES, OTHER_SYNTAXES, PixelFormat
 from usdehaze.io.dicom.header import Header
 from usdehaze.io.dicom.jpeg import j2k_size, parse_jpeg
 from usdehaze.io.dicom.native import BY_FILE, Layout
@@ -66,22 +66,17 @@ def true_planes(header: Header, layout: Layout) -> Layout:
     return replace(layout, pixel_format=replace(declared, planar=1 - declared.planar), notes=(*layout.notes, note))
 
 
-def true_shape(header: Header, layout: Layout) -> Layout:
-    """The layout with Rows and Columns exchanged, where only so the frame is black down its sides, and much smoother.
+def true_shape(layout: Layout, plane: np.ndarray) -> Layout:
+    """The layout with Rows and Columns exchanged, where only so a frame is black down its sides, and much smoother.
 
     Args:
-        header: of a file whose pixel data are not compressed.
-        layout: what else is known of them.
+        layout: what else is known of the frames, whose bytes do not tell their size.
+        plane: ``(rows * columns,)`` one sample of every pixel of a frame, as stored; of another length where it is not
+            known, which tells nothing.
     """
     declared = layout.pixel_format
-    if declared.subsampled or declared.rows == declared.columns:
+    if declared.rows == declared.columns or plane.size != declared.rows * declared.columns:
         return layout
-    data = _middle_frame(header, layout)
-    if len(data) < declared.frame_bytes:
-        return layout
-    order = ">" if header.transfer_syntax == uid.ExplicitVRBigEndian else "<"
-    words = data.view(f"{order}u{declared.bits_allocated // 8}")
-    plane = words[: words.size // declared.samples] if declared.planar else words[:: declared.samples]
     sizes = (declared.rows, declared.columns), (declared.columns, declared.rows)
     said, other = (plane.reshape(size) for size in sizes)
     rough, smooth = (float(np.abs(np.diff(picture.astype(np.int32), axis=0)).mean()) for picture in (said, other))
@@ -89,6 +84,16 @@ def true_shape(header: Header, layout: Layout) -> Layout:
         return layout
     exchanged, note = _exchanged(declared)
     return replace(layout, pixel_format=exchanged, notes=(*layout.notes, note))
+
+
+def stored_plane(header: Header, layout: Layout) -> np.ndarray:
+    """The first sample of every pixel of a frame that is not compressed; nothing of subsampled chroma."""
+    declared, data = layout.pixel_format, _middle_frame(header, layout)
+    if declared.subsampled or len(data) < declared.frame_bytes:
+        return np.empty(0, np.uint8)
+    order = ">" if header.transfer_syntax == uid.ExplicitVRBigEndian else "<"
+    words = data.view(f"{order}u{declared.bits_allocated // 8}")
+    return words[: words.size // declared.samples] if declared.planar else words[:: declared.samples]
 
 
 def _exchanged(declared: PixelFormat) -> tuple[PixelFormat, Guess]:
@@ -121,14 +126,14 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
             if info.ycbcr is not None and info.components == 3 and info.ycbcr != declared.photometric.startswith("YBR"):
                 found = "YCbCr" if info.ycbcr else "RGB"
                 notes.append(f"Photometric Interpretation says {declared.photometric}, but the frames are {found}.")
-            if info.is_jpeg_ls != (syntax in uid.JPEGLSTransferSyntaxes):
+            if syntax not in (uid.JPEGLSTransferSyntaxes if info.is_jpeg_ls else JPEG_SYNTAXES):
                 family = uid.JPEGLSLossless if info.is_jpeg_ls else uid.JPEGBaseline8Bit
         elif stream.startswith((b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")):
             size = j2k_size(stream)[:4]
             family = syntax if syntax in J2K_SYNTAXES else uid.JPEG2000
     except (ValueError, IndexError, struct.error):  # the decoder will say what is wrong with it
         return declared, syntax, ()
-    if size is None or syntax not in JPEG_SYNTAXES | J2K_SYNTAXES | {*uid.JPEGLSTransferSyntaxes, uid.RLELossless}:
+    if size is None or syntax not in JPEG_SYNTAXES | OTHER_SYNTAXES:
         return declared, syntax, ()
     if family != syntax:
         notes.append(f"The transfer syntax says {syntax.name}, but the frames are {_FAMILIES[family]} streams.")

@@ -10,16 +10,26 @@ from pathlib import Path
 
 import numpy as np
 from pydicom.dataset import Dataset
-from pydicom.uid import UID
+from pydicom.uid import UID, JPEGBaseline8Bit, RLELossless
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
 from usdehaze.io.dicom.colour import is_colour, make_picture
-from usdehaze.io.dicom.evidence import is_full_range, stream_layout, true_bits, true_colours, true_planes, true_shape
+from usdehaze.io.dicom.evidence import (
+    is_full_range,
+    stored_plane,
+    stream_layout,
+    true_bits,
+    true_colours,
+    true_planes,
+    true_shape,
+)
 from usdehaze.io.dicom.frames import frame_reader, frames_held
 from usdehaze.io.dicom.header import (
+    NATIVE_SYNTAXES,
     Header,
     items,
+    misfit,
     numbers,
     open_header,
     sop_class,
@@ -115,7 +125,8 @@ class DicomFile:
         """Layout of the frames, and a function from a frame's index in the file to its samples and their colours."""
         header = self.header
         if not header.encapsulated:
-            layout = true_shape(header, true_planes(header, native_layout(header, declared, said, path)))
+            layout = true_planes(header, native_layout(header, declared, said, path))
+            layout = true_shape(layout, stored_plane(header, layout))
             labelled = header.attributes.file_meta.TransferSyntaxUID
             if labelled != header.transfer_syntax:
                 note = f"The transfer syntax says {labelled.name}, but the file is {header.transfer_syntax.name}."
@@ -135,6 +146,10 @@ class DicomFile:
             notes = (count_note(said, n_frames),)
         first = frame_reader(header, n_frames, declared.frame_bytes, path)(0)
         pixel_format, syntax, told = stream_layout(first, declared, header.transfer_syntax)
+        if syntax in NATIVE_SYNTAXES:
+            raise misfit("encapsulated", syntax, path)
+        if syntax == JPEGBaseline8Bit:  # with loss, whatever the label says
+            self.header = replace(header, transfer_syntax=syntax)
         return _from_bytes(header, Layout(pixel_format, n_frames, (*notes, *told)), syntax, path)
 
     def _leave_out_padding(self) -> None:
@@ -229,10 +244,14 @@ class DicomFile:
 
 
 def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> tuple[Layout, Decode]:
-    """The decoder of frames that lie in the file one by one, and the layout with their High Bit as they have it."""
+    """The decoder of frames that lie in the file one by one, and the layout as a frame in the middle has it."""
     stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path, layout.gap)
+    middle = layout.n_frames // 2
+    if syntax == RLELossless:
+        with suppress(InputError):  # told where it is asked for
+            samples, _ = make_decoder(syntax, layout.pixel_format, path)(stored(middle), middle)
+            layout = true_shape(layout, samples[..., 0].ravel() if samples.ndim == 3 else samples.ravel())
     if layout.pixel_format.shift:
-        middle = layout.n_frames // 2
         words, _ = make_decoder(syntax, layout.pixel_format.whole_words, path)(stored(middle), middle)
         layout = true_bits(layout, words)
     decode = make_decoder(syntax, layout.pixel_format, path)

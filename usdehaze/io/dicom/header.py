@@ -18,7 +18,7 @@ from pydicom.uid import (
 )
 
 from usdehaze.errors import InputError
-from usdehaze.io.dicom.bounded import CountedFile, open_inflated, read_attributes, read_meta
+from usdehaze.io.dicom.bounded import CountedFile, open_inflated, read_attributes, read_meta, skip_meta
 from usdehaze.io.dicom.quiet import quiet
 
 US_IMAGE = "1.2.840.10008.5.1.4.1.1.6.1"
@@ -76,6 +76,7 @@ def open_header(path: str | os.PathLike[str]) -> Header:
                     path, "is a DICOM file without a Transfer Syntax UID", advice="write it again as DICOM"
                 )
             file = open_inflated(path, meta)
+            _check_order(file, syntax, path)
             attributes = read_attributes(file, stop_before_pixels=True, defer_size=LARGEST_ELEMENT)
             _check_kind(attributes, path)
             if syntax == DeflatedExplicitVRLittleEndian:
@@ -176,6 +177,17 @@ def sop_instance(attributes: Dataset) -> str:
     return word(attributes, "SOPInstanceUID") or word(attributes.file_meta, "MediaStorageSOPInstanceUID")
 
 
+def _check_order(file: CountedFile, syntax: UID, path: object) -> None:
+    """Refuses a data set whose first group number has its bytes in another order than the transfer syntax says."""
+    skip_meta(file, path)
+    group = file.read(2)
+    file.seek(0)
+    is_big = group[:1] == b"\0"
+    if b"\0" in group and any(group) and is_big != (syntax == ExplicitVRBigEndian):
+        found = f"its data set is {'big' if is_big else 'little'}-endian, which does not fit the transfer syntax"
+        raise InputError(path, f"{found} ({syntax.name})", advice="write it again as DICOM")
+
+
 def _check_kind(attributes: Dataset, path: object) -> None:
     """Refuses everything but ultrasound images."""
     kind_uid, modality = sop_class(attributes), word(attributes, "Modality")
@@ -190,6 +202,11 @@ def _check_kind(attributes: Dataset, path: object) -> None:
     else:
         kind = f"a DICOM file of another kind ({kind_uid.name})"
     raise InputError(path, f"is {kind}", "an ultrasound image, or a secondary capture of Modality US")
+
+
+def misfit(stored: str, syntax: UID, path: object) -> InputError:
+    known = f" ({syntax.name})" if syntax.name != syntax else ""
+    return InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax{known}")
 
 
 def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[UID, int, int | None, str]:
@@ -213,10 +230,8 @@ def _pixel_element(file: BinaryIO, syntax: UID, path: object) -> tuple[UID, int,
         vr, (length,) = header[4:6].decode(), struct.unpack(order + "L", header[8:12])
     else:
         raise unreadable(path, "Pixel Data is neither bytes nor words")
-    if (syntax in NATIVE_SYNTAXES) == (length == UNDEFINED):
-        stored = "encapsulated" if length == UNDEFINED else "not encapsulated"
-        known = f" ({syntax.name})" if syntax.name != syntax else ""
-        raise InputError(path, f"pixel data are {stored}, which does not fit the transfer syntax{known}")
+    if syntax not in NATIVE_SYNTAXES and length != UNDEFINED:
+        raise misfit("not encapsulated", syntax, path)
     if length == 0:
         raise InputError(path, "is a DICOM file whose pixel data are empty", "an ultrasound image")
     return syntax, file.tell(), None if length == UNDEFINED else length, vr

@@ -61,7 +61,9 @@ def find_frame_times(attributes: Dataset, n_frames: int) -> FrameTimes:
 def _vector_ms(attributes: Dataset, n_frames: int, usual_ms: float | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """Time since the frame before, ms, with 0 for the first frame; and what is to be told of it."""
     values = np.array(numbers(attributes, "FrameTimeVector"))
-    if len(values) != n_frames or not np.all(np.isfinite(values)):
+    if len(values) not in (0, n_frames):
+        return None, (f"Frame Time Vector has {len(values)} times for {n_frames} frames: it is not used.",)
+    if len(values) == 0 or not np.all(np.isfinite(values)):
         return None, ()
     steps, between = np.concatenate([[0.0], values[1:]]), np.diff(values)
     if np.any(steps < 0):

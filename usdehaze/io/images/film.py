@@ -29,7 +29,8 @@ class FilmScan(StoredScan):
         if len(times) > 1 and np.all(np.diff(times) > 0):
             rate = (len(times) - 1) / (times[-1] - times[0])
             notes.append(f"Frame times are those of the film, {rate:.4g} frames/s.")
-        if abs(film.pixel_aspect - 1) > 0.01:
+        is_square = abs(film.pixel_aspect - 1) <= 0.01 or not 0.2 <= film.pixel_aspect <= 5
+        if not is_square:
             notes.append(f"The film is to be shown with pixels {film.pixel_aspect:.3g} times as wide as high.")
         return StoredCine(
             "film",
@@ -37,6 +38,7 @@ class FilmScan(StoredScan):
             (len(times), *film.size),
             np.dtype(np.uint8),
             lambda index: decoder.read(index)[0],
+            aspect=1.0 if is_square else 1 / film.pixel_aspect,
             frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
             assumptions=tuple(notes),
             picture=lambda index: _picture(decoder.read(index)),

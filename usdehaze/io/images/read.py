@@ -18,7 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, kind_of
 from usdehaze.io.images.opacity import rgb_of
-from usdehaze.io.images.tiff import as_declared, images_declared, other_axes, refuse_unknown
+from usdehaze.io.images.tiff import as_declared, calibration, images_declared, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
@@ -111,6 +111,8 @@ class PillowImage:
             left as it is.
     """
 
+    _spacing_m: tuple[float, float] | None = None
+
     def __init__(self, path: Path) -> None:
         self.path, self._notes = path, tuple[str, ...]()
         self._file = open(path, "rb")  # Pillow would map a named file, and so mix up a TIFF on its side
@@ -128,10 +130,12 @@ class PillowImage:
             raise
 
     def _look_through(self) -> np.ndarray:
-        """When each page is first shown, s: all at once in what is not animated."""
-        declared, axes = 1, ""
+        """When each page is first shown, or was taken, s: all at once where nothing tells."""
+        declared, axes, step_s = 1, "", None
         if isinstance(self._image, TiffImageFile):
-            declared, axes = images_declared(self._image.tag_v2, self.path), other_axes(self._image.tag_v2)
+            tags = self._image.tag_v2
+            declared, axes = images_declared(tags, self.path), other_axes(tags)
+            self._spacing_m, step_s = calibration(tags)
         starts = [0.0]
         if self.kind == "MPO":
             self._notes = ("The first picture of the file alone is read: others are made from it, or of it.",)
@@ -148,7 +152,7 @@ class PillowImage:
         if declared > len(starts):
             found = f"a TIFF of {declared} images with a directory for {len(starts)}"
             raise InputError(self.path, found, "one for each", "save it as a folder of images, or as BigTIFF")
-        return np.array(starts)
+        return np.array(starts) if step_s is None else step_s * np.arange(len(starts))
 
     def stored(self) -> StoredCine:
         """The frames."""
@@ -159,6 +163,7 @@ class PillowImage:
             (self.n_frames, *first.shape),
             first.dtype,
             self.read,
+            spacing_m=self._spacing_m,
             frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
             assumptions=self._notes + (("Colours taken as their luma.",) if self._colour else ()),
             picture=self.picture,  # a page in colour may follow

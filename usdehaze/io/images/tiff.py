@@ -1,19 +1,26 @@
-"""What Pillow does not look at in a TIFF: signs, white as zero in deep images, and images without a directory."""
+"""What Pillow does not look at in a TIFF: signs, white as zero in deep images, images without a directory, and what
+ImageJ and OME say of these.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from contextlib import suppress
-from math import prod
+from math import inf, isfinite, prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from usdehaze.errors import InputError
+from usdehaze.io.times_beside import seconds_in
 
 _WIDTH, _LENGTH, _BITS, _COMPRESSION, _PHOTOMETRIC, _DESCRIPTION, _FORMAT = 256, 257, 258, 259, 262, 270, 339  # tags
+_ORIENTATION, _ACROSS, _DOWN = 274, 282, 283  # the last two in pixels per unit
+_METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "micron": 1e-6, "microns": 1e-6}  # not inches: of a screen
+_MICRO = re.compile(r"\\u00[bB]5|\xc2?\xb5|\u03bc")  # as ImageJ, OME and Pillow have it
 _UNSIGNED, _SIGNED = 1, 2  # SampleFormat
 _TYPES = {(8, _SIGNED): np.int8, (32, _UNSIGNED): np.uint32}  # which Pillow takes for uint8 and int32
 _BYTES = 2**20  # of a description that is looked at
@@ -69,6 +76,39 @@ def other_axes(tags: ImageFileDirectory_v2) -> str:
             counts = {f"along axis {axis}": side for axis, side in enumerate(long[: -2 - (samples > 1)])}
     several = [f"{count} {axis}" for axis, count in counts.items() if count > 1]
     return " x ".join(several) if len(several) > 1 or 1 < counts.get("channels", 1) <= _MOST_CHANNELS else ""
+
+
+def calibration(tags: ImageFileDirectory_v2) -> tuple[tuple[float, float] | None, float | None]:
+    """Row and column pitch in m, and time between images in s, of which the first one's description tells the units;
+    None where it does not, as ImageJ and OME do.
+    """
+    said, fields = str(tags.get(_DESCRIPTION, ""))[:_BYTES], dict[str, str]()
+    if said.startswith("ImageJ="):
+        fields = dict(re.findall(r"^(\w+)=(.*?)\s*$", said, re.MULTILINE))
+        across, down = (1 / (_positive(tags.get(tag)) or inf) for tag in (_ACROSS, _DOWN))
+        units, step, unit_of_time = [fields.get("unit", "")] * 2, fields.get("finterval"), fields.get("tunit", "s")
+    elif (pixels := re.search(r"<(?:\w+:)?Pixels\s[^>]*>", said)) is not None:
+        fields = dict(re.findall(r'\b(\w+)="([^"]*)"', pixels[0]))
+        across, down = (_positive(fields.get(f"PhysicalSize{axis}")) for axis in "XY")
+        units = [fields.get(f"PhysicalSize{axis}Unit", "um") for axis in "YX"]
+        step, unit_of_time = fields.get("TimeIncrement"), fields.get("TimeIncrementUnit", "s")
+    else:
+        return None, None
+    row_m, column_m = (
+        _positive(p) * _METRES.get(_MICRO.sub("u", u), 0) for p, u in zip((down, across), units, strict=True)
+    )
+    if tags.get(_ORIENTATION) in range(5, 9):  # on its side
+        row_m, column_m = column_m, row_m
+    step_s = _positive(step) * (seconds_in(unit_of_time) or 0)
+    return (row_m, column_m) if row_m > 0 and column_m > 0 else None, step_s if step_s > 0 else None
+
+
+def _positive(number: Any) -> float:
+    """A finite number above 0; 0 for anything else."""
+    with suppress(TypeError, ValueError):
+        value = float(number or 0)
+        return value if isfinite(value) and value > 0 else 0.0
+    return 0.0
 
 
 def refuse_unknown(path: Path) -> None:

@@ -39,6 +39,8 @@ from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
+MOST_SLENDER = 100  # ratio of the sides of an image: more where each frame has been flattened into a row
+
 
 def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None = None) -> StoredCine:
     """A numeric dataset of frames as `StoredCine`.
@@ -62,6 +64,9 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
         raise InputError(
             path, f"{called(name)} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
         )
+    if not axes and max(sides["H"], sides["W"]) > MOST_SLENDER * min(sides["H"], sides["W"]):
+        found = f"{called(name)} has shape {dataset.shape}, which makes images of {sides['H']} x {sides['W']}"
+        raise InputError(path, found, "frames (T, H, W) or (H, W)", "give flattened ones their shape, or say --axes")
     reader = BlockReader(dataset, order.get("T"))
     read = reader.__call__
     kept = sorted("HWC", key=lambda letter: order.get(letter, -1))

@@ -1,4 +1,4 @@
-"""MATLAB cell arrays of frames: a dataset of references to one dataset for each frame."""
+"""MATLAB cell arrays of frames, or structure arrays with one in a field of each: datasets of references to frames."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ MAX_CELLS = 100_000
 
 
 def is_cell(dataset: h5py.Dataset) -> bool:
-    """Whether a dataset is a cell array whose first cell could be a frame."""
-    if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or attribute(dataset, "MATLAB_class") != "cell":
+    """Whether a dataset is a cell array, or a field of a structure array, whose first cell could be a frame."""
+    if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference:
+        return False
+    in_structures = "MATLAB_class" not in dataset.attrs and attribute(dataset.parent, "MATLAB_class") == "struct"
+    if not in_structures and attribute(dataset, "MATLAB_class") != "cell":
         return False
     if not dataset.shape or not 0 < dataset.size <= MAX_CELLS:
         return False
@@ -28,15 +31,18 @@ def is_cell(dataset: h5py.Dataset) -> bool:
 
 
 def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | None) -> StoredCine:
-    """The cells as the frames of a cine.
+    """The cells as the frames of a cine, or the cine that lies in the only one.
 
     Raises:
         InputError: a cell that is no frame, or not of the first one's shape.
     """
     name = str(dataset.name).lstrip("/")
     first = frames_of(_checked(dataset, 0, path), path, "MATLAB cell array", axes)
+    if dataset.size == 1:  # as Verasonics keeps the frames of its only buffer
+        return replace(first, dataset=name)
     if first.shape[0] != 1:
-        raise InputError(path, f"cells of {name!r} hold {first.shape[0]} frames each", "one frame a cell")
+        found, advice = f"cells of {name!r} hold {first.shape[0]} frames each", "save one of them as a variable"
+        raise InputError(path, found, "one frame a cell", advice)
 
     def frame(index: int) -> StoredCine:
         cell = frames_of(_checked(dataset, index, path), path, first.layout, axes)

@@ -15,6 +15,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import get_dataset, get_group, members, walk
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.plain import images_beside
+from usdehaze.io.hdf5.layouts.times import with_times
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 
@@ -36,7 +37,7 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
         cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
         layout = "CUBDL beamformed I/Q" if cubdl else "I/Q in two datasets"
         order = axes or (_lines_first(real) if cubdl else None)
-        cine = _joined(*(frames_of(part, path, layout, order) for part in (real, imaginary)))
+        cine = with_times(_joined(*(frames_of(part, path, layout, order) for part in (real, imaginary))), file, path)
         return _noted(cine) if cubdl and not axes else cine
     if len(pairs) > 1:
         listed = ", ".join(f"{real} and {imaginary}" for real, imaginary in pairs[:8])

@@ -16,6 +16,7 @@ from usdehaze.io.hdf5.layouts import channel
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.cells import cells_of, is_cell
+from usdehaze.io.hdf5.layouts.times import with_times
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -28,6 +29,7 @@ _NO_IMAGES = {
 }
 _TELLING = _NO_IMAGES | channel.NAMES
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
+_DECIBELS = {"db", "decibel", "decibels"}  # as netCDF's attribute units says
 _NO_TEXT = "\ufffd"  # in names that are no text
 _NO_OCTAVE_NUMBERS = {"bool matrix", "string", "sq_string"}
 
@@ -112,9 +114,10 @@ def _images(names: Iterable[str]) -> list[str]:
 
 def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredCine:
     stored = get_dataset(file, name, path)
-    if is_cell(stored):
-        return cells_of(file, stored, path, axes)
-    return frames_of(stored, path, LAYOUT, axes)
+    cine = cells_of(file, stored, path, axes) if is_cell(stored) else frames_of(stored, path, LAYOUT, axes)
+    if cine.dtype.kind != "c" and (attribute(stored, "units") or attribute(stored, "unit")).lower() in _DECIBELS:
+        cine = replace(cine, units="dB")
+    return with_times(cine, file, path)
 
 
 def _look_through(file: h5py.File, path: object) -> tuple[dict[str, str], dict[str, str], list[str]]:
