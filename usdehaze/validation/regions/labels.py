@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.nifti import quiet_nibabel
 from usdehaze.io.hdf5.access import get_dataset, open_file, walk
+from usdehaze.io.hdf5.layouts.axes import turned_by
 from usdehaze.validation.regions.model import Region
 
 Labels = Mapping[str, tuple[str, ...]]  # role -> what stands for it: label values, or names of DICOM segments
@@ -72,7 +74,8 @@ def _number(path: Path, role: str, value: str) -> float:
 
 
 def read_png(path: Path) -> np.ndarray:
-    """Label image as ``(1, H, W)``: grey values, or where its palette has colours their numbers in it.
+    """Label image as ``(1, H, W)``: grey values, or where its palette has colours their numbers in it; 0 where no
+    opacity hides them.
 
     Raises:
         InputError: damaged.
@@ -83,7 +86,10 @@ def read_png(path: Path) -> np.ndarray:
         with Image.open(path, formats=("PNG",)) as image:
             spend(path, memory=8 * image.height * image.width)
             coloured = image.mode == "P" and any(len(set(c)) > 1 for _, c in image.convert("RGB").getcolors())
-            return np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))[None]
+            labels = np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))
+            if image.has_transparency_data and not image.mode.startswith("I"):
+                labels = np.where(np.asarray(image.convert("RGBA"))[..., 3] > 0, labels, 0)
+            return labels[None]
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
@@ -91,7 +97,7 @@ def read_png(path: Path) -> np.ndarray:
 def read_h5_labels(
     path: Path, dataset: str | None, shape: tuple[int, int, int], first_frame: int, source_frames: int
 ) -> np.ndarray:
-    """The label dataset of an HDF5 file as ``(N, H, W)``.
+    """The label dataset of an HDF5 file as ``(N, H, W)``; MATLAB and Octave store columns before rows.
 
     Args:
         path: the file.
@@ -105,6 +111,10 @@ def read_h5_labels(
         InputError: not readable, no such dataset, none that fits, or several.
     """
 
+    def size_of(dataset: h5py.Dataset) -> tuple[int, ...]:
+        size: tuple[int, ...] = dataset.shape
+        return (*size[:-2], size[-1], size[-2]) if turned_by(dataset) else size
+
     def fits(size: tuple[int, ...]) -> bool:
         n = size[0] if len(size) == 3 else 1
         return size[-2:] == shape[1:] and (n in (1, shape[0]) or _of_source(n, shape[0], first_frame, source_frames))
@@ -112,7 +122,7 @@ def read_h5_labels(
     with open_file(path) as file:
         if dataset is None:
             stored = {name: d for name, d in walk(file, path)[0].items() if d.dtype.kind in "buif" and d.ndim in (2, 3)}
-            found: dict[str, tuple[int, ...]] = {name: d.shape for name, d in stored.items()}
+            found: dict[str, tuple[int, ...]] = {name: size_of(d) for name, d in stored.items()}
             fitting = [name for name, size in found.items() if fits(size)]
             named = [name for name in fitting if name.rsplit("/", 1)[-1].lower() in LABEL_NAMES]
             candidates = named or fitting
@@ -124,11 +134,12 @@ def read_h5_labels(
                 raise InputError(path, f"several label datasets ({', '.join(candidates[:8])})", "one", advice)
             dataset = candidates[0]
         chosen = get_dataset(file, dataset, path)
-        if chosen.dtype.kind not in "buif" or chosen.ndim not in (2, 3) or not fits(chosen.shape):
+        if chosen.dtype.kind not in "buif" or chosen.ndim not in (2, 3) or not fits(size_of(chosen)):
             raise InputError(path, f"{dataset} is {chosen.shape} {chosen.dtype}", f"labels {shape[1:]} or {shape}")
         frames = _needed(chosen.shape[0], shape[0], first_frame, source_frames) if chosen.ndim == 3 else slice(None)
         spend(path, memory=LABEL_COPIES * chosen.dtype.itemsize * math.prod(shape[-chosen.ndim :]))
         stack = np.asarray(chosen[frames])
+        stack = stack.swapaxes(-1, -2) if turned_by(chosen) else stack
     return stack[None] if stack.ndim == 2 else stack
 
 

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.budget import check_regular, spending
-from usdehaze.cine import Cine, Geometry
+from usdehaze.cine import Cine, Geometry, Source
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.io.detect import RESULT_SUFFIX, stem_of_name
+from usdehaze.io.formats import HDF5
 from usdehaze.validation.regions.automatic import automatic_regions
 from usdehaze.validation.regions.dicom_seg import read_segmentation
 from usdehaze.validation.regions.labels import Labels, read_h5_labels, read_nifti, read_png, regions_of_labels
@@ -113,7 +115,7 @@ def _read(
         raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from None
     if head[128:] == b"DICM":
         return read_segmentation(path, shape, source[0], labels)
-    if dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):
+    if dataset is not None or HDF5.signature(path, head):
         stack = read_h5_labels(path, dataset, shape, *source)
         return regions_of_labels(path, stack, shape, labels)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -157,6 +159,13 @@ def _split(path: Path) -> tuple[Path, str | None]:
     if colon and dataset and not path.exists() and Path(file).is_file():
         return Path(file), dataset
     return path, None
+
+
+def stem_for(result: Path, source: Source) -> str:
+    """What the regions of a result are called in a folder: as the result, where that has the scan's whole name (several
+    scans share a stem, or names are UIDs), or the scan has none; else as the scan, without the suffixes of a format."""
+    own = result.name.removesuffix(RESULT_SUFFIX)
+    return own if source.name in ("", own) else stem_of_name(source.name)
 
 
 def region_file(roi: str | Path, stem: str) -> Path:
