@@ -11,6 +11,7 @@ import numpy as np
 from usdehaze.cine import Cine
 from usdehaze.errors import InputError
 from usdehaze.io import Reading, Scan, open_scan, read_truth
+from usdehaze.io.detect import stem_of_name
 from usdehaze.validation import metrics
 from usdehaze.validation.regions import Labels, Regions, find_regions
 
@@ -140,7 +141,7 @@ def _regions(scan: Scan, roi: str, labels: Labels | None, margin_px: float) -> R
     one = scan.read(0, 1)
     frames = np.broadcast_to(one.frames, (scan.n_frames, *scan.shape))
     cine = replace(one, frames=frames, frame_times_s=None, tissue_mask=None)
-    return find_regions(roi, cine, Path(scan.source.name).stem, labels, margin_px)
+    return find_regions(roi, cine, stem_of_name(scan.source.name), labels, margin_px)
 
 
 def _known(path: Path, frames: Sequence[int]) -> list[Example]:

@@ -14,9 +14,10 @@ from usdehaze.cine import Cine
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
-from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, labels_and_margin
+from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, labels_and_margin, stem_for
 
 REPORTS = b"1.2.840.10008.5.1.4.1.1.88."  # DICOM structured reports are SOP classes under it
+ONE_SOURCE = "several results are of one source, and count as cines of their own: intervals and tests are too sure"
 NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
 
 
@@ -115,13 +116,18 @@ def _measure(
 
     records: list[dict[str, Any]] = []
     failed = 0
+    measured: set[Path] = set()
+    sources: list[str] = []  # of those that could be
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
         pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", True, results))
         for path in results:
             try:
                 name = path.name if unique else str(path)
-                found = _measure_one(
+                if path.resolve() in measured:
+                    raise InputError(path, "is named twice", "every result once: it would count as another cine")
+                measured.add(path.resolve())
+                found, source = _measure_one(
                     path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen
                 )
             except UsdehazeError as error:
@@ -131,6 +137,7 @@ def _measure(
                 failed += 1
             else:
                 records += found
+                sources.append(source)
         if not records:
             raise InputError(roi or truth or results[0], f"none of {len(results)} results could be measured")
     settings: dict[str, Any] = {"results": [path.name for path in results]}
@@ -139,6 +146,8 @@ def _measure(
     if roi is not None:
         settings |= {"roi": roi.name, "regions": _origin(records, roi, labels, margin_px)}
     document = metrics_document(records, bins, **settings)
+    if len(set(sources)) < len(sources):
+        document["settings"]["warnings"].append(ONE_SOURCE)
     if roi is None:
         document["settings"]["warnings"].append(NO_REGIONS)
     return document, failed
@@ -164,8 +173,10 @@ def _measure_one(
     pdf: Path | None,
     first: bool,
     with_screen: bool,
-) -> list[dict[str, Any]]:
-    """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
+) -> tuple[list[dict[str, Any]], str]:
+    """Records of one result file, with the name it has in them, and its source; its panels and its page where there is
+    a report. The source is its hash, or where it has none the result's path.
+    """
     from usdehaze.geometry import image_mask
     from usdehaze.io.doubts import doubts_of
     from usdehaze.io.result import read_result
@@ -175,9 +186,9 @@ def _measure_one(
     for doubt in doubts:
         print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
     cine = result.cine
-    stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
+    stem = stem_for(path, cine.source)
     regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
-    true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
+    true_tissue_db = None if truth is None else _true_tissue(truth, cine.source.name or f"{stem}.h5", cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
     inside = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2])) if regions is None else None
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span, inside)
@@ -197,14 +208,14 @@ def _measure_one(
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
         document = metrics_document(records, bins, **settings)
         append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)
-    return records
+    return records, cine.source.sha256 or str(path)
 
 
-def _true_tissue(truth: Path, stem: str, cine: Cine) -> np.ndarray:
-    """The true tissue of a result's frames, ``(T, H, W)`` in dB."""
+def _true_tissue(truth: Path, name: str, cine: Cine) -> np.ndarray:
+    """The true tissue of a result's frames, ``(T, H, W)`` in dB; ``name`` is that of the simulation in a folder."""
     from usdehaze.io import read_truth
 
-    path = truth / f"{stem}.h5" if truth.is_dir() else truth
+    path = truth / name if truth.is_dir() else truth
     known = read_truth(path)
     frames = slice(cine.source.first_frame, cine.source.first_frame + len(cine.frames))
     hazy = known.cine.frames[frames]

@@ -15,6 +15,7 @@ from usdehaze.validation.regions.reading import (
     parse_labels,
     read_regions,
     region_file,
+    stem_for,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "polygon_mask",
     "read_regions",
     "region_file",
+    "stem_for",
 ]

@@ -15,7 +15,7 @@ from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.optional import needed
 from usdehaze.validation.regions.model import AUTOMATIC, FAINT, Regions
-from usdehaze.validation.regions.reading import find_regions, labels_and_margin
+from usdehaze.validation.regions.reading import find_regions, labels_and_margin, stem_for
 
 LEVELS = {"tissue": 255, "haze": 128, FAINT: 64}  # tissue and haze as in the DehazingEcho2025 challenge
 SUFFIXES = (".dcm", ".png", ".h5", ".hdf5")
@@ -67,8 +67,7 @@ def write_regions(
     if kind == ".dcm":
         image, source = source_image(result, cine.source, given)
         sources.append(image)
-    stem = Path(cine.source.name or result.name.removesuffix(".dehazed.h5")).stem
-    found = find_regions(roi, cine, stem, *labels_and_margin(labels, margin_px))
+    found = find_regions(roi, cine, stem_for(result, cine.source), *labels_and_margin(labels, margin_px))
     if source is None:
         write_labels(path, found, overwrite, sources)
     else:
