@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _results import make_result
+from _results import POLAR, SECTOR, make_result
 from click.testing import CliRunner
 from PIL import Image
 from scipy import stats
@@ -64,6 +64,14 @@ def answer(folder: Path, out: Path, reader: str, chosen, rating) -> Path:
     return out
 
 
+def test_pages_are_told_the_shape_of_pixels_and_fans_have_square_ones(tmp_path):
+    for name, geometry, expected in (("a", SECTOR, 2 / 3), ("b", POLAR, 1)):
+        make_result(tmp_path / f"{name}.dehazed.h5", geometry)
+        make_study([tmp_path / f"{name}.dehazed.h5"], tmp_path / name, 1)
+        shown = page_data(tmp_path / name / "reader-01.html")["pairs"][0]
+        assert shown["row_per_column"] == pytest.approx(expected)
+
+
 def test_pages_show_input_and_tissue_on_the_sides_that_the_key_says(made):
     folder, _, results = made
     study = read_study(folder)
@@ -84,7 +92,7 @@ def test_pages_tell_neither_names_nor_which_side_is_which(made):
     for reader in read_study(folder).readers:
         text = (folder / f"{reader}.html").read_text()
         data = page_data(folder / f"{reader}.html")
-        assert set(data["pairs"][0]) == {"pair", "frame_time_s", "left", "right"}
+        assert set(data["pairs"][0]) == {"pair", "frame_time_s", "row_per_column", "left", "right"}
         assert "QUILLFEATHER" not in text and "tissue" not in text and "case-0" not in text and "ab" * 32 not in text
         assert "http:" not in text and "https:" not in text and "default-src 'none'" in text
     assert {case.result for case in read_study(folder).cases} == {path.name for path in paths}

@@ -71,6 +71,13 @@ class Cartesian:
     found_by: str = "none"
     others: tuple[Sector, ...] = ()
 
+    @property
+    def row_per_column(self) -> float:
+        """Row pitch over column pitch; 1 where nothing tells."""
+        if self.spacing_m is not None:
+            return self.spacing_m[0] / self.spacing_m[1]
+        return 1.0 if self.sector is None else abs(self.sector.aspect)
+
 
 Geometry = Polar | Cartesian
 
