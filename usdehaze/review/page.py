@@ -30,7 +30,15 @@ from usdehaze.review.against import PREFIX, Against, open_against
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.validation.evaluate import json_ready
-from usdehaze.validation.regions import ROLES, Regions, automatic_regions, compact, labels_and_margin, read_regions
+from usdehaze.validation.regions import (
+    FAINT,
+    ROLES,
+    Regions,
+    automatic_regions,
+    compact,
+    labels_and_margin,
+    read_regions,
+)
 from usdehaze.validation.risk import REASONS, StructureRisk
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
@@ -254,7 +262,7 @@ def _write_frames(
             planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
         if regions is not None:
             planes["regions"] = sum(
-                (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate(ROLES)),
+                (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate((*ROLES, FAINT))),
                 np.zeros(result.cine.shape, np.uint8),
             )
         packed = pack(list(planes.values()))
@@ -291,10 +299,11 @@ def _page_data(
         "first_frame": cine.source.first_frame + chosen.start,
         "frame_time_s": frame_time_s or DEFAULT_FRAME_TIME_S,
         "frame_time_known": frame_time_s is not None,
+        "frame_times_s": None if times is None else np.round(times - times[0], 6).tolist(),
         "dynamic_range_db": cine.dynamic_range_db,
         "planes": planes,
         "geometry": _geometry(cine.geometry),
-        "regions": None if regions is None else _region_names(regions),
+        "regions": None if regions is None else {"origin": regions.origin, "names": regions.names},
         "image": figures.image(result.std is not None),
         "histograms": figures.histograms(),
         "risk": {"reasons": REASONS, "marks": figures.marks},
@@ -312,18 +321,7 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
     if isinstance(geometry, Polar):
         axes = {"depths_m": geometry.depths_m, "angles_rad": geometry.angles_rad}
         return {"kind": "polar", **{name: np.asarray(axis, np.float64).tolist() for name, axis in axes.items()}}
-    aspect = 1.0
-    if geometry.spacing_m is not None:
-        aspect = geometry.spacing_m[0] / geometry.spacing_m[1]
-    elif geometry.sector is not None:
-        aspect = abs(geometry.sector.aspect)
-    return {"kind": "cartesian", "row_per_column": aspect}
-
-
-def _region_names(regions: Regions) -> dict[str, Any]:
-    """Where the regions came from, and their names by role, in the order of the bits of the plane ``regions``."""
-    names = {role: [region.name for region in regions.regions if region.role == role] for role in ROLES}
-    return {"origin": regions.origin, "names": names}
+    return {"kind": "cartesian", "row_per_column": geometry.row_per_column}
 
 
 def _frame_time_s(times: np.ndarray | None) -> float | None:
