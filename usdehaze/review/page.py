@@ -164,6 +164,7 @@ def _read_regions(
     values, margin_px = labels_and_margin(labels, margin_px)
     cine, source = result.cine, result.cine.source
     how: dict[str, Any] = {"labels": values, "margin_px": margin_px, "source_frames": source.frames}
+    how["result"] = Path(result.path)
     return read_regions(Path(roi), cine.frames.shape, source.first_frame, geometry=cine.geometry, **how)
 
 

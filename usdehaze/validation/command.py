@@ -187,7 +187,7 @@ def _measure_one(
         print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
     cine = result.cine
     stem = stem_for(path, cine.source)
-    regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
+    regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px, path)
     true_tissue_db = None if truth is None else _true_tissue(truth, cine.source.name or f"{stem}.h5", cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
     inside = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2])) if regions is None else None

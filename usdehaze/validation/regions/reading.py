@@ -40,7 +40,12 @@ EXPECTED = "a file of regions (JSON polygons, label PNG, NIfTI or HDF5, DICOM Se
 
 
 def find_regions(
-    roi: str | Path, cine: Cine, stem: str = "", labels: Labels | None = None, margin_px: float = 0.0
+    roi: str | Path,
+    cine: Cine,
+    stem: str = "",
+    labels: Labels | None = None,
+    margin_px: float = 0.0,
+    result: Path | None = None,
 ) -> Regions:
     """The regions of a cine that ``--roi`` means.
 
@@ -51,6 +56,7 @@ def find_regions(
         stem: of the scan's name, for a folder.
         labels: as :func:`parse_labels` gives them.
         margin_px: erosion of the regions, pixels; automatic ones have their own.
+        result: the file that the cine is the input of.
 
     Raises:
         InputError: no such file, or regions that cannot be used.
@@ -60,7 +66,7 @@ def find_regions(
     path = region_file(roi, stem)
     shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
     how: dict[str, Any] = {"labels": labels, "margin_px": margin_px, "source_frames": cine.source.frames}
-    return read_regions(path, shape, cine.source.first_frame, geometry=cine.geometry, **how)
+    return read_regions(path, shape, cine.source.first_frame, geometry=cine.geometry, result=result, **how)
 
 
 def read_regions(
@@ -72,6 +78,7 @@ def read_regions(
     labels: Labels | None = None,
     margin_px: float = 0.0,
     source_frames: int = 0,
+    result: Path | None = None,
 ) -> Regions:
     """Read a file of regions for frames of the given shape.
 
@@ -84,6 +91,7 @@ def read_regions(
         margin_px: pixels of every region within this distance of its border are left out.
         source_frames: that the source has, 0 where that is not known: a stack of labels is of all of them, or of the
             cine's.
+        result: the file that the cine is the input of: a Segmentation may be of a derived image beside it.
 
     Raises:
         InputError: one line that says what is wrong: not readable, none of these forms, unknown role, a polygon of
@@ -94,7 +102,7 @@ def read_regions(
     check_regular(path)
     with spending(path, extra=MASK_BYTES * shape[0] * shape[1] * shape[2]):
         regions = Regions(
-            tuple(_read(path, dataset, shape, (first_frame, source_frames), geometry, labels)), shape, path.name
+            tuple(_read(path, dataset, shape, (first_frame, source_frames), geometry, labels, result)), shape, path.name
         )
         return checked(path, regions.eroded(margin_px), first_frame)
 
@@ -106,6 +114,7 @@ def _read(
     source: tuple[int, int],
     geometry: Geometry | None,
     labels: Labels | None,
+    result: Path | None,
 ) -> list[Region]:
     """The regions of a file of any form; ``source`` is its first frame and its number of frames."""
     try:
@@ -114,7 +123,7 @@ def _read(
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from None
     if head[128:] == b"DICM":
-        return read_segmentation(path, shape, source[0], labels)
+        return read_segmentation(path, shape, source[0], labels, result)
     if dataset is not None or HDF5.signature(path, head):
         stack = read_h5_labels(path, dataset, shape, *source)
         return regions_of_labels(path, stack, shape, labels)
