@@ -90,6 +90,15 @@ def test_the_metrics_are_those_of_validate(tmp_path, roi):
     assert ours["settings"]["estimators"] == theirs["settings"]["estimators"]
 
 
+def test_regions_come_from_a_folder_and_with_a_byte_order_mark_as_validate_takes_them(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    (tmp_path / "a.rois.json").write_text(json.dumps(REGIONS), encoding="utf-8-sig")
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", tmp_path)
+    about = data_of(page, "page")
+    assert about["regions"]["names"] == {"tissue": ["septum"], "haze": ["ventricle"]}
+    assert [region["name"] for region in about["polygons"]] == ["septum", "ventricle"]
+
+
 def test_label_images_and_their_margin_are_taken_as_validate_takes_them(tmp_path):
     make_result(tmp_path / "a.dehazed.h5")
     labels = np.zeros(SHAPE[1:], np.uint8)

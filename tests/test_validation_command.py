@@ -294,12 +294,13 @@ def test_a_folder_stands_for_the_results_in_it(tmp_path: Path, roi: Path) -> Non
         ("1.2.55.1.dehazed.h5", "1.2.55.1", "1.2.55.1"),  # a UID, not a name with the suffix ".1"
         ("a.hdf5.dehazed.h5", "a.hdf5", "a.hdf5"),  # beside that of a.h5
         ("seed1.dehazed.h5", "a.h5", "a"),
+        ("seed2.dehazed.h5", "a.h5", "seed2"),  # as review --serve saves them
         ("a.dehazed.h5", "", "a"),
     ],
 )
 def test_regions_in_a_folder_are_those_of_the_scan(tmp_path: Path, result: str, source: str, regions: str) -> None:
     (tmp_path / "rois").mkdir()
-    for name in ("a", "1.2.55", "1.2.55.1", "a.hdf5", "seed1"):  # of all but the right ones the tissue is moved
+    for name in ("a", "1.2.55", "1.2.55.1", "a.hdf5", "seed2"):  # of all but the right ones the tissue is moved
         moved = json.dumps(ROIS).replace("[2, 4]", "[2, 4]" if name == regions else "[2, 20]")
         (tmp_path / "rois" / f"{name}.rois.json").write_text(moved)
     path = tmp_path / "m.json"

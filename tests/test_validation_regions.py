@@ -492,3 +492,17 @@ def test_labels_under_no_opacity_are_none(tmp_path: Path, mode: str) -> None:
     Image.fromarray(np.stack(bands, axis=2), mode).save(tmp_path / "l.png")
     regions = read_regions(tmp_path / "l.png", SHAPE)
     assert regions.mask("tissue", 0).sum() == 7 * 8 and regions.mask("haze", 0).sum() == 7 * 10
+
+
+def test_frames_that_the_source_has_and_the_result_has_not_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.json", {**TISSUE, "frames": [0, 3, 9]}, {**TISSUE, "frames": [7]}, HAZE)
+    regions = read_regions(path, SHAPE, 2, source_frames=10)  # frames 2 to 4 of 10
+    assert regions.frames() == [1]
+    with pytest.raises(InputError, match="names frame 9; expected 2 to 4, the frames of the result"):
+        read_regions(path, SHAPE, 2, source_frames=9)
+
+
+def test_a_region_that_fills_the_frame_has_no_border_to_be_eroded_from(tmp_path: Path) -> None:
+    corners = [[-0.5, -0.5], [29.5, -0.5], [29.5, 19.5], [-0.5, 19.5]]
+    path = written(tmp_path / "r.json", {"name": "all", "role": "faint", "polygon": corners})
+    assert read_regions(path, SHAPE, margin_px=3).mask("faint", 0).all()

@@ -21,7 +21,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("-o", "--out", type=_PATH, metavar="PAGE.html", help="The page; STEM.review.html beside the result.")
 @click.option(
     "--roi",
-    metavar="FILE|auto",
+    metavar="FILE|DIR|auto",
     help="Regions of interest, in any form that validate reads; or auto, found by brightness and marked as such.",
 )
 @region_options

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from usdehaze.budget import file_sha256
+from usdehaze.budget import file_sha256, read_text
 from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
@@ -31,6 +31,7 @@ from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.validation.evaluate import json_ready
 from usdehaze.validation.regions import (
+    AUTO,
     FAINT,
     ROLES,
     Regions,
@@ -38,6 +39,8 @@ from usdehaze.validation.regions import (
     compact,
     labels_and_margin,
     read_regions,
+    region_file,
+    stem_for,
 )
 from usdehaze.validation.risk import REASONS, StructureRisk
 
@@ -88,8 +91,8 @@ def build_review(
     Args:
         result_path: file written by ``usdehaze process``.
         out_path: HTML file to write, whole or not at all.
-        roi: regions of interest (see `usdehaze.validation.regions`), or "auto" for automatic ones; without them no
-            figures of regions.
+        roi: regions of interest (see `usdehaze.validation.regions`), a folder that holds them, or "auto" for automatic
+            ones; without them no figures of regions.
         overwrite: replace a page that exists.
         labels, margin_px: of the regions, as ``usdehaze validate`` takes them.
         frames: frames of the result to show, a slice without a step; all by default.
@@ -142,6 +145,8 @@ def write_page(
     A page that is ``served`` by `usdehaze.review.serve` may speak to its server, and has a button that saves regions.
     """
     with open_result(result_path) as result:
+        if roi is not None and os.fspath(roi) != AUTO:
+            roi = region_file(Path(roi), stem_for(Path(roi), Path(result_path), result.cine.source))
         chosen = range(*(frames or slice(None)).indices(result.cine.n_frames))
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
@@ -159,7 +164,7 @@ def write_page(
 def _read_regions(
     result: OpenResult, roi: str | os.PathLike[str], labels: str | None, margin_px: float | None
 ) -> Regions:
-    if os.fspath(roi) == "auto":
+    if os.fspath(roi) == AUTO:
         return automatic_regions(result.cine, os.path.basename(result.path))
     values, margin_px = labels_and_margin(labels, margin_px)
     cine, source = result.cine, result.cine.source
@@ -172,7 +177,7 @@ def drawn_polygons(roi: Path) -> list[dict[str, Any]]:
     """Regions of a file, already known to be good, that the page can go on drawing: polygons in pixels, or none."""
     if roi.suffix.lower() != ".json":
         return []
-    document = json.loads(roi.read_text(encoding="utf-8"), object_hook=compact)
+    document = json.loads(read_text(roi), object_hook=compact)
     entries = [{"name": str(index), "frames": None, **entry} for index, entry in enumerate(document["regions"])]
     if any(entry.get("units", document.get("units", "px")) != "px" for entry in entries):
         return []

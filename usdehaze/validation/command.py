@@ -186,9 +186,11 @@ def _measure_one(
     for doubt in doubts:
         print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
     cine = result.cine
-    stem = stem_for(path, cine.source)
-    regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px, path)
-    true_tissue_db = None if truth is None else _true_tissue(truth, cine.source.name or f"{stem}.h5", cine)
+    regions = None
+    if roi is not None:
+        regions = find_regions(roi, cine, stem_for(roi, path, cine.source), labels, margin_px, path)
+    simulated = cine.source.name or path.name.replace(".dehazed", "")
+    true_tissue_db = None if truth is None else _true_tissue(truth, simulated, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
     inside = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2])) if regions is None else None
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span, inside)

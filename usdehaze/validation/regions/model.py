@@ -105,7 +105,8 @@ class Regions:
 
         def inner(region: Region) -> PackedMasks:
             masks = (region.mask[n] for n in range(len(region.mask)))
-            return PackedMasks((ndimage.distance_transform_edt(m) > margin_px for m in masks), self.shape[1:])
+            inner = (m if m.all() else ndimage.distance_transform_edt(m) > margin_px for m in masks)
+            return PackedMasks(inner, self.shape[1:])
 
         regions = tuple(replace(region, mask=inner(region)) for region in self.regions)
         return replace(self, regions=regions, margin_px=margin_px)

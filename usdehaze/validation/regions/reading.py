@@ -11,7 +11,7 @@
 * a DICOM Segmentation, whose segments ``--labels`` names by number or label.
 
 Frames are counted as in the source file: a result of ``--frames 4:8`` has the frames 4 to 7. In :class:`Regions` they
-are counted from 0 in the result.
+are counted from 0 in the result. Frames of the source that the result has not are left out.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _read(
     if path.name.lower().endswith(NIFTI_SUFFIXES):
         return regions_of_labels(path, read_nifti(path, shape, *source), shape, labels)
     if labels is None:
-        return read_polygons(path, shape, source[0], geometry)
+        return read_polygons(path, shape, source, geometry)
     raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
 
 
@@ -170,11 +170,11 @@ def _split(path: Path) -> tuple[Path, str | None]:
     return path, None
 
 
-def stem_for(result: Path, source: Source) -> str:
-    """What the regions of a result are called in a folder: as the result, where that has the scan's whole name (several
-    scans share a stem, or names are UIDs), or the scan has none; else as the scan, without the suffixes of a format."""
+def stem_for(roi: str | Path, result: Path, source: Source) -> str:
+    """What the regions of a result are called in a folder: as the result, where they are there, or the scan has no name
+    or that very one (several scans share a stem, or it is a UID); else as the scan, without suffixes of a format."""
     own = result.name.removesuffix(RESULT_SUFFIX)
-    return own if source.name in ("", own) else stem_of_name(source.name)
+    return own if source.name in ("", own) or region_file(roi, own).is_file() else stem_of_name(source.name)
 
 
 def region_file(roi: str | Path, stem: str) -> Path:

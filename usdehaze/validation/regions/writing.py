@@ -67,7 +67,7 @@ def write_regions(
     if kind == ".dcm":
         image, source = source_image(result, cine.source, given)
         sources.append(image)
-    found = find_regions(roi, cine, stem_for(result, cine.source), *labels_and_margin(labels, margin_px), result)
+    found = find_regions(roi, cine, stem_for(roi, result, cine.source), *labels_and_margin(labels, margin_px), result)
     if source is None:
         write_labels(path, found, overwrite, sources)
     else:
