@@ -410,6 +410,8 @@ def test_a_folder_holds_the_labels_of_each_scan_under_its_name(data_dir: Path) -
         ({"frames": [-1]}, "names frame -1"),
         ({"frames": "all"}, 'frames "all"'),
         ({"frames": []}, "frames \\[\\]"),
+        ({"frame": 0}, 'region "wall" has "frame"; expected "frames"'),
+        ({"Units": "mm"}, 'has "Units"; expected "units"'),
         ({"role": "haze"}, "no tissue region"),
         ({"polygon": [[9, 3], [12, 3], [12, 10], [9, 10]]}, "overlap in 14 pixels of frame 0"),
     ],

@@ -15,6 +15,7 @@ from usdehaze.errors import InputError
 from usdehaze.validation.regions.masks import PackedMasks
 from usdehaze.validation.regions.model import FAINT, ROLES, Region
 
+NAMES = ("name", "role", "frames", "polygon", "units")  # of what a region has
 UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
 
 
@@ -45,6 +46,7 @@ def read_polygons(
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
+    _check_names(path, "it", document)
     units = document.get("units", "px")
     return [_region(path, entry, index, shape, source, geometry, units) for index, entry in enumerate(entries)]
 
@@ -106,6 +108,7 @@ def _region(
         raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
     name = str(entry.get("name", index))
     label = f'region "{name[:80]}"'
+    _check_names(path, label, entry)
     role = entry.get("role")
     if role not in (*ROLES, FAINT):
         raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue", "haze" or "faint"')
@@ -123,6 +126,14 @@ def _region(
     if not mask.any():
         raise InputError(path, f"{label} holds no pixel centre", "a polygon around at least one pixel")
     return Region(name, role, PackedMasks([mask], shape[1:]), frames)
+
+
+def _check_names(path: Path, where: str, given: dict[str, Any]) -> None:
+    """Refuses names that are meant for ours, and would be passed over: "frame", "Units"."""
+    for key in given:
+        meant = next((name for name in NAMES if key.lower().rstrip("s") == name.rstrip("s")), key)
+        if key != meant:
+            raise InputError(path, f'{where} has "{key}"', f'"{meant}"')
 
 
 def _frames(
