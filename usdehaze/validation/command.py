@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from usdehaze.cine import Cine
+from usdehaze.cine import Cine, Polar
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
@@ -209,7 +209,8 @@ def _measure_one(
             write_panels(report, panels, images, span, regions, [path], start)
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
         document = metrics_document(records, bins, **settings)
-        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)
+        shape = 1.0 if isinstance(cine.geometry, Polar) else cine.geometry.row_per_column
+        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, shape), first)
     return records, cine.source.sha256 or str(path)
 
 
