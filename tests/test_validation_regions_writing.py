@@ -148,3 +148,15 @@ def test_a_segmentation_of_the_derived_image_counts_the_frames_of_that(tmp_path,
     seg.save_as(tmp_path / "two.dcm")
     with pytest.raises(InputError, match="a DICOM Segmentation of frames of 2 images; expected one"):
         read_regions(tmp_path / "two.dcm", (3, 64, 64), 2, result=result)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".h5"])
+@pytest.mark.parametrize("roles", [("tissue", "haze", "faint"), ("faint",)])
+def test_faint_walls_come_back_from_labels_without_being_named(tmp_path, suffix, roles):
+    make_result(tmp_path / "a.dehazed.h5")
+    wall = {"name": "lateral", "role": "faint", "polygon": [[21, 5], [25, 5], [25, 35], [21, 35]]}
+    roi = drawn(tmp_path / "r.json", *(each for each in [*REGIONS["regions"], wall] if each["role"] in roles))
+    out = tmp_path / f"labels{suffix}"
+    assert converted(tmp_path / "a.dehazed.h5", roi, out).exit_code == 0
+    found = masks(read_regions(out, SHAPE))
+    assert np.array_equal(found, masks(read_regions(roi, SHAPE))) and found[2].sum() == 5 * 4 * 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import struct
 import zlib
 from collections.abc import Mapping
@@ -16,13 +17,14 @@ import numpy as np
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.nifti import quiet_nibabel
-from usdehaze.io.hdf5.access import get_dataset, open_file, walk
+from usdehaze.io.hdf5.access import attribute, get_dataset, open_file, walk
 from usdehaze.io.hdf5.layouts.axes import turned_by
 from usdehaze.validation.regions.model import Region
 
 Labels = Mapping[str, tuple[str, ...]]  # role -> what stands for it: label values, or names of DICOM segments
 CHALLENGE_LABELS: Labels = {"tissue": ("255",), "haze": ("128",)}
 MAX_VALUES = 64  # more different values and it is a picture, which holds 255 and 128 by accident
+ROLES_KEY = "roles"  # of an attribute, or a text in a PNG
 LABEL_COPIES = 2
 MAX_EXTENSIONS = 2**20  # bytes between the header of a NIfTI file and its voxels
 LABEL_NAMES = ("label", "labels", "roi", "rois", "mask", "segmentation")
@@ -66,6 +68,12 @@ def regions_of_labels(
     return regions
 
 
+def roles_in(text: object) -> Labels | None:
+    """The labels of a text "tissue=255 haze=128 faint=64", which `usdehaze regions` leaves in what it writes; else None."""
+    pairs = re.findall(r"\b(tissue|haze|faint)=(\d+)", text) if isinstance(text, str) else []
+    return {role: (value,) for role, value in pairs} or None
+
+
 def _number(path: Path, role: str, value: str) -> float:
     try:
         return float(value)
@@ -73,9 +81,9 @@ def _number(path: Path, role: str, value: str) -> float:
         raise InputError(path, f"--labels says {role}={value}, but a label image holds numbers", "a number") from None
 
 
-def read_png(path: Path) -> np.ndarray:
+def read_png(path: Path) -> tuple[np.ndarray, Labels | None]:
     """Label image as ``(1, H, W)``: grey values, or where its palette has colours their numbers in it; 0 where no
-    opacity hides them.
+    opacity hides them. And what it says of its roles, see `roles_in`.
 
     Raises:
         InputError: damaged.
@@ -89,15 +97,17 @@ def read_png(path: Path) -> np.ndarray:
             labels = np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))
             if image.has_transparency_data and not image.mode.startswith("I"):
                 labels = np.where(np.asarray(image.convert("RGBA"))[..., 3] > 0, labels, 0)
-            return labels[None]
+            return labels[None], roles_in(image.info.get(ROLES_KEY))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
 
 def read_h5_labels(
     path: Path, dataset: str | None, shape: tuple[int, int, int], first_frame: int, source_frames: int
-) -> np.ndarray:
-    """The label dataset of an HDF5 file as ``(N, H, W)``; MATLAB and Octave store columns before rows.
+) -> tuple[np.ndarray, Labels | None]:
+    """The label dataset of an HDF5 file as ``(N, H, W)``, and what it says of its roles, see `roles_in`.
+
+    MATLAB and Octave store columns before rows.
 
     Args:
         path: the file.
@@ -140,7 +150,8 @@ def read_h5_labels(
         spend(path, memory=LABEL_COPIES * chosen.dtype.itemsize * math.prod(shape[-chosen.ndim :]))
         stack = np.asarray(chosen[frames])
         stack = stack.swapaxes(-1, -2) if turned_by(chosen) else stack
-    return stack[None] if stack.ndim == 2 else stack
+        roles = roles_in(attribute(chosen, ROLES_KEY))
+    return stack[None] if stack.ndim == 2 else stack, roles
 
 
 def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0, source_frames: int = 0) -> np.ndarray:

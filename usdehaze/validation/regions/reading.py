@@ -125,10 +125,11 @@ def _read(
     if head[128:] == b"DICM":
         return read_segmentation(path, shape, source[0], labels, result)
     if dataset is not None or HDF5.signature(path, head):
-        stack = read_h5_labels(path, dataset, shape, *source)
-        return regions_of_labels(path, stack, shape, labels)
+        stack, roles = read_h5_labels(path, dataset, shape, *source)
+        return regions_of_labels(path, stack, shape, labels or roles)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return regions_of_labels(path, read_png(path), shape, labels)
+        stack, roles = read_png(path)
+        return regions_of_labels(path, stack, shape, labels or roles)
     if path.name.lower().endswith(NIFTI_SUFFIXES):
         return regions_of_labels(path, read_nifti(path, shape, *source), shape, labels)
     if labels is None:
