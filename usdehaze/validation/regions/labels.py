@@ -69,7 +69,7 @@ def regions_of_labels(
 
 
 def roles_in(text: object) -> Labels | None:
-    """The labels of a text "tissue=255 haze=128 faint=64", which `usdehaze regions` leaves in what it writes; else None."""
+    """The labels of a text "tissue=255 haze=128 faint=64", as ``usdehaze regions`` writes one; None of any other."""
     pairs = re.findall(r"\b(tissue|haze|faint)=(\d+)", text) if isinstance(text, str) else []
     return {role: (value,) for role, value in pairs} or None
 
