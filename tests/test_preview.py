@@ -160,3 +160,10 @@ def test_a_gif_of_30_frames_a_second_takes_the_time_of_the_cine(tmp_path):
             film.seek(index)
             shown.append(film.info["duration"])
     assert sum(shown[:30]) == 1000 and set(shown) == {30, 40}
+
+
+@pytest.mark.parametrize("frame", [-1, 3])
+def test_a_frame_that_there_is_not_is_refused_and_leaves_no_file(tmp_path, frame):
+    with pytest.raises(InputError, match=f"a preview of frame {frame}; expected 0 to 2"):
+        write_preview(tmp_path / "p.png", a_result(3), frame=frame)
+    assert list(tmp_path.iterdir()) == []

@@ -255,3 +255,19 @@ def test_intervals_are_wider_for_few_readers_and_none_for_a_single_judgement():
     gaps = values.copy()
     gaps[::2, ::3] = np.nan
     assert crossed_interval(gaps).mean == pytest.approx(np.nanmean(gaps))
+
+
+def test_a_key_whose_trials_are_of_no_case_or_no_arm_is_refused(made, tmp_path):
+    for change in ({"left": "haze"}, {"case": "case-099"}):
+        document = json.loads((made[0] / "study.json").read_text())
+        document["readers"]["reader-01"][0] |= change
+        (tmp_path / "study.json").write_text(json.dumps(document))
+        with pytest.raises(InputError, match="a damaged key of a study"):
+            read_study(tmp_path)
+
+
+def test_a_result_and_a_link_to_it_are_no_two_cases(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    (tmp_path / "b.dehazed.h5").symlink_to(tmp_path / "a.dehazed.h5")
+    with pytest.raises(InputError, match="the same result twice"):
+        make_study([tmp_path / "a.dehazed.h5", tmp_path / "b.dehazed.h5"], tmp_path / "study")

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from usdehaze.choices import PREVIEW_KINDS, PreviewKind
 from usdehaze.cine import Geometry, Polar
 from usdehaze.decibels import db_to_grey
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import blank_screen
 from usdehaze.io.film import Film, Gif, Mp4, Png
 from usdehaze.io.runs import mark
@@ -63,7 +63,7 @@ class PreviewWriter(Sink):
         with_screen: show what the screen has around the images, names perhaps; it is black by default.
 
     Raises:
-        UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
+        UsdehazeError: the file exists or cannot be written, there is no such frame, or MP4 cannot be made here.
     """
 
     def __init__(
@@ -77,6 +77,8 @@ class PreviewWriter(Sink):
     ) -> None:
         super().__init__(path, scan, overwrite)
         check_kind(kind)
+        if frame is not None and not 0 <= frame < scan.n_frames:
+            raise InputError(path, f"a preview of frame {frame}", f"0 to {scan.n_frames - 1}")
         self.kind: PreviewKind = kind
         self.with_screen = with_screen
         self.shown_s = frame_time_s(scan.frame_times_s)

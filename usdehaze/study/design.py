@@ -115,12 +115,16 @@ def read_study(folder: Path) -> Study:
     path = folder / KEY
     document = read_json(path, FORMAT, "the folder that usdehaze study make wrote")
     try:
-        return Study(
+        study = Study(
             str(document["study"]),
             int(document["seed"]),
             tuple(Case(**case) for case in document["cases"]),
             {reader: tuple(Trial(**trial) for trial in trials) for reader, trials in document["readers"].items()},
         )
+        shown = {(trial.case, trial.left) for trials in study.readers.values() for trial in trials}
+        if not shown <= {(case.case, arm) for case in study.cases for arm in ARMS}:
+            raise ValueError("a trial of no case, or of no arm")
+        return study
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(path, "a damaged key of a study", "the file that usdehaze study make wrote") from None
 

@@ -73,7 +73,7 @@ def make_study(
         if size > MAX_PAGE_BYTES:
             found = f"pages of {len(results)} results would be larger than {MAX_PAGE_BYTES / 1e6:g} MB"
             raise InputError(folder, found, advice="take fewer frames with --frames, for instance --frames 0:8")
-    if len(set(named)) < len(named):
+    if len(set(named)) < len(named) or len({path.resolve() for path in results}) < len(results):
         raise InputError(folder, "the same result twice", "one file a case")
     study = draw_study(named, n_readers, seed)
     of_case = {case.case: shown | look for case, shown, look in zip(study.cases, pictures, looks, strict=True)}
