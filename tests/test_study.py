@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from scipy import stats
 from usdehaze.cli import main
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
+from usdehaze.io import write_result
 from usdehaze.study import make_study, score_study
 from usdehaze.study.answers import Judgements, read_answers
 from usdehaze.study.design import ITEMS, draw_study, read_study
@@ -271,3 +272,16 @@ def test_a_result_and_a_link_to_it_are_no_two_cases(tmp_path):
     (tmp_path / "b.dehazed.h5").symlink_to(tmp_path / "a.dehazed.h5")
     with pytest.raises(InputError, match="the same result twice"):
         make_study([tmp_path / "a.dehazed.h5", tmp_path / "b.dehazed.h5"], tmp_path / "study")
+
+
+def test_a_study_of_other_pictures_is_another_study(tmp_path):
+    paths = [tmp_path / f"{name}.dehazed.h5" for name in "ab"]
+    for path in paths:
+        make_result(path)
+    codes = [make_study(paths, tmp_path / "s", 1, frames=slice(*f), overwrite=True).study for f in ((2,), (2,), (2, 4))]
+    made = make_result(tmp_path / "c.dehazed.h5", settings={"seed": 4})
+    write_result(
+        paths[0], replace(made, tissue=np.maximum(made.tissue - 1, -60)), True
+    )  # made anew, of the same source
+    codes.append(make_study(paths, tmp_path / "s", 1, frames=slice(2), overwrite=True).study)
+    assert codes[0] == codes[1] and len(set(codes)) == 3

@@ -72,16 +72,17 @@ class Study:
     readers: dict[str, tuple[Trial, ...]]
 
 
-def draw_study(named: Sequence[tuple[str, str]], n_readers: int, seed: int) -> Study:
+def draw_study(named: Sequence[tuple[str, str]], n_readers: int, seed: int, shown: str = "") -> Study:
     """Randomises: the order of the cases anew for every reader, the dehazed picture on the left in half of them.
 
     Args:
         named: file name and source's SHA-256 of each result.
         n_readers: at least 1.
-        seed: the same seed, cases and readers give the same study.
+        seed: the same seed, cases, readers and pictures give the same study.
+        shown: hash of the pictures: answers to others are answers to another study.
     """
     cases = tuple(Case(f"case-{i:03d}", name, sha256) for i, (name, sha256) in enumerate(named, 1))
-    told = json.dumps([seed, n_readers, *(asdict(case) for case in cases)])
+    told = json.dumps([seed, n_readers, *(asdict(case) for case in cases), shown])
     digest = hashlib.sha256(told.encode()).digest()
     rng = np.random.default_rng([seed, *digest])
     codes = _codes(n_readers * len(cases), rng)

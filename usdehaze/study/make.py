@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -63,11 +64,12 @@ def make_study(
     for path in (folder / KEY, *pages):
         check_target(path, overwrite)
     named, pictures, looks = [], [], []
+    digest = hashlib.sha256()  # of the pictures
     size = 0
     for path in results:
         with open_result(path) as result:
             named.append((path.name, result.cine.source.sha256))
-            pictures.append(_pictures(result, frames or slice(MOST_FRAMES), with_screen))
+            pictures.append(_pictures(result, frames or slice(MOST_FRAMES), with_screen, digest))
             looks.append(_look(result.cine))
         size += sum(len(picture) for arm in pictures[-1].values() for picture in arm)
         if size > MAX_PAGE_BYTES:
@@ -75,7 +77,7 @@ def make_study(
             raise InputError(folder, found, advice="take fewer frames with --frames, for instance --frames 0:8")
     if len(set(named)) < len(named) or len({path.resolve() for path in results}) < len(results):
         raise InputError(folder, "the same result twice", "one file a case")
-    study = draw_study(named, n_readers, seed)
+    study = draw_study(named, n_readers, seed, digest.hexdigest())
     of_case = {case.case: shown | look for case, shown, look in zip(study.cases, pictures, looks, strict=True)}
     with ExitStack() as stack:
         parts = []
@@ -90,8 +92,8 @@ def make_study(
     return study
 
 
-def _pictures(result: OpenResult, frames: slice, with_screen: bool) -> Pictures:
-    """Both arms of a case as a scanner shows them."""
+def _pictures(result: OpenResult, frames: slice, with_screen: bool, digest: hashlib._Hash) -> Pictures:
+    """Both arms of a case as a scanner shows them, taken into a hash as well."""
     cine = result.cine
     chosen = range(*frames.indices(cine.n_frames))
     if not chosen:
@@ -103,6 +105,7 @@ def _pictures(result: OpenResult, frames: slice, with_screen: bool) -> Pictures:
             grey = blank_screen(grey, cine.geometry, 0)
         if isinstance(cine.geometry, Polar):
             grey = scan_convert(grey, cine.geometry)
+        digest.update(grey.tobytes())
         packed = io.BytesIO()
         Image.fromarray(grey).save(packed, format="PNG")
         return base64.b64encode(packed.getvalue()).decode("ascii")
