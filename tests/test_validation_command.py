@@ -306,3 +306,13 @@ def test_regions_in_a_folder_are_those_of_the_scan(tmp_path: Path, result: str, 
     path = tmp_path / "m.json"
     assert run([result_file(tmp_path / result, source)], True, None, tmp_path / "rois", path, None, True, print) == 0
     assert json.loads(path.read_text())["settings"]["n_pixels_range"]["tissue"] == [416, 416]
+
+
+def test_the_csv_says_how_many_pixels_a_faint_region_has(tmp_path: Path) -> None:
+    wall = {"name": "thin", "role": "faint", "frames": [1], "polygon": [[2, 32], [18, 32], [18, 36], [2, 36]]}
+    (tmp_path / "r.json").write_text(json.dumps({"regions": [*ROIS["regions"], wall]}))
+    result = result_file(tmp_path / "a.dehazed.h5")
+    assert run([result], True, None, tmp_path / "r.json", None, tmp_path / "report", True, pytest.fail) == 0
+    with (tmp_path / "report" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["frame"], row["pixels_faint"]) for row in rows} == {("0", ""), ("1", "64")}
