@@ -268,7 +268,7 @@ def test_a_simulation_is_read_as_a_polar_scan_and_with_its_truth(tmp_path):
         read_result(path)
 
 
-@pytest.mark.parametrize("spacing", [(0.0, 1e-3), (np.nan, 1e-3), (1e-3, -1e-3)])
+@pytest.mark.parametrize("spacing", [(0.0, 1e-3), (np.nan, 1e-3), (1e-3, np.nan), (1e-3, -1e-3)])
 def test_pixels_that_are_no_way_apart_are_refused(tmp_path, spacing):
     path = tmp_path / "a.dehazed.h5"
     make_result(path)
