@@ -316,3 +316,22 @@ def test_the_csv_says_how_many_pixels_a_faint_region_has(tmp_path: Path) -> None
     with (tmp_path / "report" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["frame"], row["pixels_faint"]) for row in rows} == {("0", ""), ("1", "64")}
+
+
+def test_scans_of_one_name_do_not_share_the_regions_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    results = []
+    for patient, sha256 in (("p1", "ab"), ("p2", "cd"), ("p1-again", "ab")):
+        frames = rng.uniform(-40, -5, (2, H, W)).astype(np.float32)
+        cine = Cine(frames, Cartesian(), 60.0, None, Source("scan.h5", 32 * sha256))
+        results.append(write(tmp_path / patient / "scan.dehazed.h5", cine, 5.0))
+    (tmp_path / "rois").mkdir()
+    (tmp_path / "rois" / "scan.rois.json").write_text(json.dumps(ROIS))
+    path = tmp_path / "m.json"
+    assert run(results, True, None, tmp_path / "rois", path, None, True, pytest.fail) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "p2/scan.dehazed.h5: its regions, " in line and "are those of another scan of this name" in line
+    assert json.loads(path.read_text())["settings"]["n_cines"] == 2
+    assert run(results, True, None, tmp_path / "rois" / "scan.rois.json", path, None, True, pytest.fail) == 0

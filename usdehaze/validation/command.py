@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,15 @@ from usdehaze.cine import Cine, Polar
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
-from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, labels_and_margin, stem_for
+from usdehaze.validation.regions import (
+    AUTOMATIC,
+    GIVEN,
+    Labels,
+    check_scan_of,
+    find_regions,
+    labels_and_margin,
+    stem_for,
+)
 
 REPORTS = b"1.2.840.10008.5.1.4.1.1.88."  # DICOM structured reports are SOP classes under it
 ONE_SOURCE = "several results are of one source, and count as cines of their own: intervals and tests are too sure"
@@ -117,6 +125,7 @@ def _measure(
     records: list[dict[str, Any]] = []
     failed = 0
     measured: set[Path] = set()
+    drawn: dict[Path, Hashable] = {}  # files of regions in a folder, and the hash of the scan that they are of
     sources: list[str] = []  # of those that could be
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
@@ -128,7 +137,7 @@ def _measure(
                     raise InputError(path, "is named twice", "every result once: it would count as another cine")
                 measured.add(path.resolve())
                 found, source = _measure_one(
-                    path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen
+                    path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen, drawn
                 )
             except UsdehazeError as error:
                 if len(results) == 1:
@@ -173,6 +182,7 @@ def _measure_one(
     pdf: Path | None,
     first: bool,
     with_screen: bool,
+    drawn: dict[Path, Hashable],
 ) -> tuple[list[dict[str, Any]], str]:
     """Records of one result file, with the name it has in them, and its source; its panels and its page where there is
     a report. The source is its hash, or where it has none the result's path.
@@ -188,7 +198,9 @@ def _measure_one(
     cine = result.cine
     regions = None
     if roi is not None:
-        regions = find_regions(roi, cine, stem_for(roi, path, cine.source), labels, margin_px, path)
+        stem = stem_for(roi, path, cine.source)
+        check_scan_of(roi, stem, path, cine.source.sha256, drawn)
+        regions = find_regions(roi, cine, stem, labels, margin_px, path)
     simulated = cine.source.name or path.name.replace(".dehazed", "")
     true_tissue_db = None if truth is None else _true_tissue(truth, simulated, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame

@@ -10,6 +10,7 @@ from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Re
 from usdehaze.validation.regions.polygons import compact, polygon_mask
 from usdehaze.validation.regions.reading import (
     AUTO,
+    check_scan_of,
     find_regions,
     labels_and_margin,
     parse_labels,
@@ -29,6 +30,7 @@ __all__ = [
     "Region",
     "Regions",
     "automatic_regions",
+    "check_scan_of",
     "compact",
     "find_regions",
     "labels_and_margin",

@@ -17,6 +17,7 @@ are counted from 0 in the result. Frames of the source that the result has not a
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,20 @@ def stem_for(roi: str | Path, result: Path, source: Source) -> str:
     or that very one (several scans share a stem, or it is a UID); else as the scan, without suffixes of a format."""
     own = result.name.removesuffix(RESULT_SUFFIX)
     return own if source.name in ("", own) or region_file(roi, own).is_file() else stem_of_name(source.name)
+
+
+def check_scan_of(roi: str | Path, stem: str, scan: Path, known: Hashable, scans: dict[Path, Hashable]) -> None:
+    """Refuses what a folder has for one scan for a second one of its name, as in patients' folders.
+
+    Args:
+        roi, stem: see `region_file`.
+        scan: its file or that of its result, for errors.
+        known: what it is known by.
+        scans: so far by the files of their regions; this one is put in.
+    """
+    if Path(roi).is_dir() and scans.setdefault(region_file(roi, stem), known) != known:
+        found = f"its regions, {region_file(roi, stem)}, are those of another scan of this name"
+        raise InputError(scan, found, "names that differ, or scans of one name taken one after the other")
 
 
 def region_file(roi: str | Path, stem: str) -> Path:
