@@ -182,10 +182,15 @@ def picture_of(result: Result, index: int, with_screen: bool = False) -> np.ndar
 
 def frame_time_s(times: np.ndarray | None) -> float:
     """Time between frames, s; 1/20 s where the file does not say."""
+    return known_frame_time_s(times) or DEFAULT_FRAME_TIME_S
+
+
+def known_frame_time_s(times: np.ndarray | None) -> float | None:
+    """Median time between frames, s; None where the file does not say, or says what no scanner does."""
     if times is None or len(times) < 2:
-        return DEFAULT_FRAME_TIME_S
+        return None
     step = float(np.median(np.diff(times)))
-    return step if 0.001 <= step <= 10 else DEFAULT_FRAME_TIME_S
+    return step if 0.0005 <= step <= 10 else None
 
 
 _FILMS: dict[PreviewKind, type[Film]] = {"png": Png, "gif": Gif, "mp4": Mp4}

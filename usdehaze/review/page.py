@@ -25,6 +25,7 @@ from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.run_marks import MARK
 from usdehaze.page_policy import page_policy
+from usdehaze.preview import DEFAULT_FRAME_TIME_S, known_frame_time_s
 from usdehaze.provenance import describe
 from usdehaze.review.against import PREFIX, Against, open_against
 from usdehaze.review.figures import Figures
@@ -45,7 +46,6 @@ from usdehaze.validation.regions import (
 from usdehaze.validation.risk import REASONS, StructureRisk
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
-DEFAULT_FRAME_TIME_S = 0.05
 SCRIPTS = (  # in this order
     "elements.js",
     "picture.js",
@@ -297,7 +297,7 @@ def _page_data(
     cine = result.cine
     height, width = cine.shape
     times = None if cine.frame_times_s is None else cine.frame_times_s[chosen.start : chosen.stop]
-    frame_time_s = _frame_time_s(times)
+    frame_time_s = known_frame_time_s(times)
     return {
         "n_frames": len(chosen),
         "height": height,
@@ -328,14 +328,6 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
         axes = {"depths_m": geometry.depths_m, "angles_rad": geometry.angles_rad}
         return {"kind": "polar", **{name: np.asarray(axis, np.float64).tolist() for name, axis in axes.items()}}
     return {"kind": "cartesian", "row_per_column": geometry.row_per_column}
-
-
-def _frame_time_s(times: np.ndarray | None) -> float | None:
-    """Median time between frames, s; None where the file does not say, or says what no scanner does."""
-    if times is None or len(times) < 2:
-        return None
-    step = float(np.median(np.diff(times)))
-    return step if 0.0005 <= step <= 10 else None
 
 
 def _cine_name(result: OpenResult, show_source_name: bool) -> str:
