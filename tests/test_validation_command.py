@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from usdehaze.cine import Cartesian, Cine, Source
+from usdehaze.cine import Cartesian, Cine, Sector, Source
 from usdehaze.cli import main
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.geometry import sector_mask
 from usdehaze.result import Result
 from usdehaze.validation.command import run
 from usdehaze.validation.report import panel
@@ -335,3 +336,27 @@ def test_scans_of_one_name_do_not_share_the_regions_of_a_folder(
     assert "p2/scan.dehazed.h5: its regions, " in line and "are those of another scan of this name" in line
     assert json.loads(path.read_text())["settings"]["n_cines"] == 2
     assert run(results, True, None, tmp_path / "rois" / "scan.rois.json", path, None, True, pytest.fail) == 0
+
+
+def test_regions_that_leave_the_image_are_told(tmp_path: Path, roi: Path) -> None:
+    rng = np.random.default_rng(3)
+    fan = Sector(29.5, -20.0, 10.0, 70.0, -0.5, 0.5)
+    frames = np.where(sector_mask(fan, (H, W)), rng.uniform(-40, -5, (2, H, W)), -60).astype(np.float32)
+    cine = Cine(frames, Cartesian(sector=fan, found_by="file"), 60.0, None, Source("scan.h5"))
+    result, path = write(tmp_path / "a.dehazed.h5", cine, 5.0), tmp_path / "m.json"
+    assert run([result], True, None, roi, path, None, True, pytest.fail) == 0
+    wall = np.zeros((H, W), bool)
+    wall[4:30, 2:18] = True
+    share = round(100 * float((~sector_mask(fan, (H, W)))[wall].mean()))
+    warnings = json.loads(path.read_text())["settings"]["warnings"]
+    assert share > 10
+    told = f"a.dehazed.h5: Up to {share} % of the pixels of its tissue regions in a frame are outside the image."
+    assert told in warnings
+    tissue, haze = ROIS["regions"]
+    tissue, haze = (
+        tissue | {"polygon": [[26, 5], [34, 5], [34, 15]]},
+        haze | {"polygon": [[26, 20], [34, 20], [34, 35]]},
+    )
+    roi.write_text(json.dumps({"regions": [tissue, haze]}))
+    assert run([result], True, None, roi, path, None, True, pytest.fail) == 0
+    assert not any("outside the image" in warning for warning in json.loads(path.read_text())["settings"]["warnings"])
