@@ -23,6 +23,8 @@ def test_blocks_are_the_whole_run_in_order_and_as_large_as_they_may_be(n_frames,
     [
         ({"geometry": Polar(np.linspace(0.1, 0, 4), np.linspace(-0.5, 0.5, 5))}, "must increase"),
         ({"geometry": Polar(np.full(4, np.nan), np.linspace(-0.5, 0.5, 5))}, "must increase"),
+        ({"geometry": Cartesian((0.0, 1e-3))}, "some way apart"),
+        ({"geometry": Cartesian((1e-3, np.nan))}, "some way apart"),
         ({"geometry": Polar(np.linspace(0, 0.1, 5), np.linspace(-0.5, 0.5, 4))}, "does not fit"),
         ({"frame_times_s": np.arange(3.0)}, r"frame times have shape \(3,\)"),
         ({"tissue_mask": np.ones((2, 5, 4), bool)}, "tissue mask has shape"),

@@ -393,6 +393,13 @@ def test_regions_go_onto_the_review_page_and_bad_ones_are_found_out_before_the_w
         text = (tmp_path / str(k) / "scan.review.html").read_text()
         page = json.loads(re.search(r'id="page-json">(.*?)</script>', text)[1])
         assert [region["name"] for region in page["polygons"]] == ["septum", "pool"]
+    for patient in ("p1", "p2"):
+        (tmp_path / "in" / patient).mkdir(parents=True)
+        write(tmp_path / "in" / patient / "scan.h5", {"cine": fan_frames()})
+    done = run("process", tmp_path / "in", "-o", tmp_path / "3", "--review", "--roi", roi.parent)
+    assert done.exit_code == 1 and "p2/scan.h5: its regions, " in done.stderr
+    assert "are those of another scan of this name" in done.stderr
+    assert [page.parent.name for page in (tmp_path / "3").rglob("*.review.html")] == ["p1"]
     n_dehazed = len(model.cines)
     roi.write_text(json.dumps(regions).replace("tissue", "wall"))
     failed(1, "process", scan, "-o", tmp_path / "2", "--review", "--roi", roi, names=[f"{roi}: "])

@@ -1,8 +1,10 @@
 """``usdehaze verify``: that what lies beside a result belongs to it."""
 
+import os
 import shutil
 
 from _dicom import write_dicom
+from _results import make_result
 from _scans import fan_frames
 from test_cli_process import model, run  # noqa: F401  (a fixture)
 
@@ -38,3 +40,22 @@ def test_a_whole_set_is_of_one_run_and_files_of_another_or_of_none_are_named(tmp
         (out / name).unlink()
     (out / "a.dehazed.txt").write_text("a note of somebody")
     assert run("verify", out).exit_code == 0
+
+
+def test_linked_folders_are_followed_and_folders_that_cannot_be_read_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("usdehaze.io.doubts._absurd", lambda result: [])
+    make_result(tmp_path / "real" / "a.dehazed.h5")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "linked").symlink_to(tmp_path / "real")
+    done = run("verify", tmp_path / "out")
+    assert done.exit_code == 0 and done.stdout == f"{tmp_path}/out/linked/a.dehazed.h5: as it was written\n"
+
+    walk = os.walk
+
+    def denied(top, onerror):
+        onerror(PermissionError(13, "Permission denied", f"{tmp_path}/out/private"))
+        return walk(top, onerror=onerror)
+
+    monkeypatch.setattr("os.walk", denied)
+    done = run("verify", tmp_path / "out")
+    assert done.exit_code == 1 and "out/private: cannot be read (Permission denied)" in done.stderr

@@ -121,6 +121,23 @@ def test_a_mark_is_written_beside_the_image_and_nowhere_else(tmp_path, colour, w
     assert rows.min() >= 185 and columns.max() < 160 and not source[rows, columns].any()
 
 
+@pytest.mark.parametrize(
+    ("what", "strength", "text"),
+    [
+        ("tissue", 1.0, "Haze removed (usdehaze)"),
+        ("tissue", 0.0, "Haze removed (usdehaze, strength 0)"),
+        ("tissue", 0.5, "Haze removed (usdehaze, strength 0.5)"),
+        ("haze", 0.0, "Haze estimate (usdehaze)"),
+    ],
+)
+def test_a_mark_says_where_less_than_all_haze_or_none_was_removed(tmp_path, monkeypatch, what, strength, text):
+    texts = []
+    monkeypatch.setattr("usdehaze.io.dicom.write.Mark", lambda *given: texts.append(given[0]) or Mark(*given))
+    path = write_dicom(tmp_path / "a.dcm", fan_frames(2))
+    derive(path, tmp_path / "b.dcm", what=what, mark=True, settings={"strength": strength})
+    assert texts == [text]
+
+
 def test_a_mark_fits_small_pictures_and_keeps_off_text():
     picture = np.zeros((120, 400), np.uint8)
     picture[100:, :200] = 255

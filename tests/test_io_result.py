@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from _results import POLAR as FAN
+from _results import make_result
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
 from usdehaze.errors import InputError
@@ -264,3 +266,23 @@ def test_a_simulation_is_read_as_a_polar_scan_and_with_its_truth(tmp_path):
     assert np.array_equal(truth.tissue, tissue) and np.array_equal(truth.haze, haze) and truth.seed == 7
     with pytest.raises(InputError, match="is not a usdehaze-result file"):
         read_result(path)
+
+
+@pytest.mark.parametrize("spacing", [(0.0, 1e-3), (np.nan, 1e-3), (1e-3, np.nan), (1e-3, -1e-3)])
+def test_pixels_that_are_no_way_apart_are_refused(tmp_path, spacing):
+    path = tmp_path / "a.dehazed.h5"
+    make_result(path)
+    with h5py.File(path, "r+") as file:
+        file["geometry"].attrs["spacing_m"] = spacing
+    with pytest.raises(InputError, match="group geometry cannot be used"), open_result(path):
+        pass
+
+
+def test_a_polar_grid_of_another_size_than_the_frames_is_refused_before_they_are_read(tmp_path):
+    path = tmp_path / "a.dehazed.h5"
+    make_result(path, FAN)
+    with h5py.File(path, "r+") as file:
+        del file["geometry/depths_m"]
+        file["geometry/depths_m"] = np.linspace(0.01, 0.1, 7)
+    with pytest.raises(InputError, match=r"7 depths and 48 angles; expected \(40, 48\)"), open_result(path):
+        pass

@@ -1,10 +1,11 @@
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from usdehaze.cine import Cartesian, Cine, Polar
+from usdehaze.cine import Cartesian, Cine, Polar, Sector
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.preview import CAPTION_HEIGHT, GAP, scan_convert, side_by_side, write_preview
 from usdehaze.result import Result
@@ -123,4 +124,46 @@ def test_an_encoder_that_fails_gives_one_line_and_no_file(tmp_path, monkeypatch)
     monkeypatch.setattr(ffmpeg._io, "get_ffmpeg_exe", lambda: "/bin/false")
     with pytest.raises(UsdehazeError, match="ffmpeg could not write the MP4"):
         write_preview(tmp_path / "p.mp4", a_result(), kind="mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("geometry", [Cartesian((1e-4, 4e-4)), Cartesian(sector=Sector(15, -9, 5, 30, -1, 1, -0.25))])
+def test_pixels_that_are_not_square_are_shown_in_their_true_proportions(tmp_path, geometry):
+    result = a_result()
+    frames = np.full((1, 80, 40), -60, np.float32)
+    frames[:, 40:, :10] = 0  # lower left, a square of 4 by 4 mm
+    cine = replace(result.cine, frames=frames, geometry=geometry)
+    write_preview(tmp_path / "p.png", Result(cine, frames, frames, None, {}), with_screen=True)
+    picture = np.asarray(Image.open(tmp_path / "p.png"))
+    assert picture.shape == (CAPTION_HEIGHT + 40, 3 * 80 + 2 * GAP)
+    rows, columns = np.nonzero(picture[CAPTION_HEIGHT:, :80] > 128)
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (20, 39, 0, 19)
+
+
+def test_a_fan_of_more_than_a_half_circle_and_one_to_the_side_are_shown_whole():
+    for first, last, sides in (
+        (-100, 100, (-1, 1, np.cos(np.deg2rad(100)), 1)),
+        (20, 60, (0.2 * 0.342, 0.866, 0.1, 0.94)),
+    ):
+        geometry = Polar(np.linspace(0.02, 0.1, 60), np.deg2rad(np.linspace(first, last, 181)))
+        picture = scan_convert(np.full((60, 181), 255, np.uint8), geometry, 401)
+        left, right, top, bottom = (0.1 * side for side in sides)
+        assert picture.shape[1] - 1 == pytest.approx(400 * (right - left) / (bottom - top), abs=2)
+        assert all(edge.any() for edge in (picture[1], picture[-2], picture[:, 1], picture[:, -2]))
+
+
+def test_a_gif_of_30_frames_a_second_takes_the_time_of_the_cine(tmp_path):
+    write_preview(tmp_path / "p.gif", a_result(31, times=np.arange(31) / 30), kind="gif")
+    with Image.open(tmp_path / "p.gif") as film:
+        shown = []
+        for index in range(31):
+            film.seek(index)
+            shown.append(film.info["duration"])
+    assert sum(shown[:30]) == 1000 and set(shown) == {30, 40}
+
+
+@pytest.mark.parametrize("frame", [-1, 3])
+def test_a_frame_that_there_is_not_is_refused_and_leaves_no_file(tmp_path, frame):
+    with pytest.raises(InputError, match=f"a preview of frame {frame}; expected 0 to 2"):
+        write_preview(tmp_path / "p.png", a_result(3), frame=frame)
     assert list(tmp_path.iterdir()) == []

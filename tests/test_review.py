@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 import webbrowser
 import zlib
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -20,6 +21,7 @@ from usdehaze.cine import Cartesian
 from usdehaze.cli import main
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
+from usdehaze.io import write_result
 from usdehaze.review import build_review, default_page_path
 from usdehaze.review.frames import residual
 from usdehaze.validation.metrics import ks
@@ -88,6 +90,15 @@ def test_the_metrics_are_those_of_validate(tmp_path, roi):
     assert ours["settings"]["estimators"] == theirs["settings"]["estimators"]
 
 
+def test_regions_come_from_a_folder_and_with_a_byte_order_mark_as_validate_takes_them(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    (tmp_path / "a.rois.json").write_text(json.dumps(REGIONS), encoding="utf-8-sig")
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", tmp_path)
+    about = data_of(page, "page")
+    assert about["regions"]["names"] == {"tissue": ["septum"], "haze": ["ventricle"]}
+    assert [region["name"] for region in about["polygons"]] == ["septum", "ventricle"]
+
+
 def test_label_images_and_their_margin_are_taken_as_validate_takes_them(tmp_path):
     make_result(tmp_path / "a.dehazed.h5")
     labels = np.zeros(SHAPE[1:], np.uint8)
@@ -101,6 +112,36 @@ def test_label_images_and_their_margin_are_taken_as_validate_takes_them(tmp_path
         margin_px=1,
     )
     assert data_of(page, "metrics")["settings"]["n_pixels_range"] == {"tissue": [14 * 28] * 2, "haze": [16 * 28] * 2}
+
+
+def test_faint_regions_of_a_label_image_are_shown_counted_and_measured_as_validate_does(tmp_path):
+    result = make_result(tmp_path / "a.dehazed.h5")
+    labels = np.zeros((5, 40, 48), np.uint8)
+    labels[:, 5:35, 4:20], labels[:, 5:35, 26:44], labels[1:3, 2:38, 21:25] = 255, 128, 60
+    with h5py.File(tmp_path / "l.h5", "w") as file:
+        file["labels"] = labels
+    said = "tissue=255 haze=128 faint=60"
+    how = ["--roi", str(tmp_path / "l.h5"), "--labels", said, "--margin", "0", "--json", str(tmp_path / "m.json")]
+    assert CliRunner().invoke(main, ["validate", str(tmp_path / "a.dehazed.h5"), *how]).exit_code == 0
+    page = build_review(
+        tmp_path / "a.dehazed.h5", tmp_path / "a.html", tmp_path / "l.h5", labels=said, margin_px=0, with_screen=True
+    )
+    about, metrics = data_of(page, "page"), data_of(page, "metrics")
+    assert about["regions"]["names"] == {"tissue": ["tissue"], "haze": ["haze"], "faint": ["faint"]}
+    assert ((frames_of(page)[:, about["planes"].index("regions")] == 4) == (labels == 60)).all()
+    assert sum(about["histograms"]["faint"]["input"]) == 2 * 36 * 4
+    assert metrics["summary"] == json.loads((tmp_path / "m.json").read_text())["summary"]
+    was, now = (image[1:3][labels[1:3] == 60].mean() for image in (result.cine.frames, result.tissue))
+    assert metrics["summary"]["faint_shift_db"]["tissue"] == pytest.approx(now - was, abs=1e-5)
+
+
+def test_the_page_has_the_times_of_its_frames_as_stored(tmp_path):
+    result = make_result(tmp_path / "a.dehazed.h5", first_frame=10)
+    times = np.array([5.0, 5.1, 5.2, 6.7, 6.8])
+    write_result(tmp_path / "a.dehazed.h5", replace(result, cine=replace(result.cine, frame_times_s=times)), True)
+    about = data_of(build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", frames=slice(1, 5)), "page")
+    assert about["frame_times_s"] == pytest.approx([0, 0.1, 1.6, 1.7])
+    assert about["frame_time_s"] == pytest.approx(0.1)
 
 
 def test_automatic_regions_are_marked_wherever_they_appear(tmp_path):

@@ -5,14 +5,16 @@ import http.server
 import json
 import shutil
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from _results import POLAR, REGIONS, make_result
 from scipy.ndimage import map_coordinates
 
-from usdehaze.cine import Cartesian
+from usdehaze.cine import Cartesian, Polar
 from usdehaze.decibels import db_to_grey
+from usdehaze.io import write_result
 from usdehaze.review import ReviewServer, build_review
 from usdehaze.validation.evaluate import region_figures
 from usdehaze.validation.metrics import gcnr
@@ -369,6 +371,21 @@ def test_polar_frames_are_drawn_as_a_fan_interpolated_between_beams(browser, tmp
     assert not browser.find_element(By.ID, "outlines").is_displayed()
     assert "Build the page with --roi FILE" in browser.find_element(By.ID, "metrics-notes").text
     assert_clean(browser)
+
+
+def test_fans_of_more_than_a_half_circle_are_drawn_whole_and_times_are_those_stored(browser, tmp_path):
+    wide = Polar(np.linspace(0.02, 0.1, 40), np.deg2rad(np.linspace(-110, 110, 48)))
+    result = make_result(tmp_path / "p.dehazed.h5", wide, with_std=False)
+    times = np.array([0.0, 0.1, 0.2, 1.7, 1.8])
+    write_result(tmp_path / "p.dehazed.h5", replace(result, cine=replace(result.cine, frame_times_s=times)), True)
+    browser.get(build_review(tmp_path / "p.dehazed.h5", tmp_path / "p.html").as_uri())
+    wait_for_frame(browser, 0)
+    box = browser.execute_script("return fanBox(page.geometry)")
+    top = 0.1 * np.cos(np.deg2rad(110))
+    assert box == pytest.approx({"left": -0.1, "top": top, "width": 0.2, "height": 0.1 - top})
+    press(browser, Keys.END)
+    wait_for_frame(browser, 4)
+    assert browser.find_element(By.ID, "frame-says").text == "frame 5 of 5, 1.80 s"
 
 
 class _Server(http.server.ThreadingHTTPServer):

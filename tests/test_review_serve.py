@@ -5,7 +5,10 @@ import json
 import threading
 
 import pytest
+from _results import REGIONS, make_result
+from click.testing import CliRunner
 
+from usdehaze.cli import main
 from usdehaze.review import ReviewServer
 
 GOOD = {"regions": [{"name": "wall", "role": "faint", "frames": [3], "polygon": [[0, 0], [5, 0], [5, 5]]}]}
@@ -54,3 +57,25 @@ def test_regions_are_saved_in_the_contract_s_form_and_bad_ones_leave_the_file_as
         status, text = ask(server, "POST", path, body)
         assert status == 400 and text.startswith("Not saved: found no")
     assert json.loads(server.review.regions.read_text()) == GOOD
+
+
+IN_MM = {  # of frames whose pixels are 0.3 mm wide and 0.2 mm high
+    "units": "mm",
+    "regions": [
+        {"name": "septum", "role": "tissue", "polygon": [[1, 1], [6, 1], [6, 7]]},
+        {"name": "ventricle", "role": "haze", "polygon": [[8, 1], [13, 1], [13, 7]]},
+    ],
+}
+
+
+@pytest.mark.parametrize(("units", "margin"), [("mm", "0"), ("px", "2")])
+def test_regions_that_the_page_cannot_draw_are_not_replaced_by_those_drawn_on_it(tmp_path, monkeypatch, units, margin):
+    monkeypatch.setattr("usdehaze.review.ReviewServer", lambda *_: pytest.fail("is served"))
+    make_result(tmp_path / "a.dehazed.h5")
+    document = json.dumps(REGIONS if units == "px" else IN_MM)
+    (tmp_path / "a.rois.json").write_text(document)
+    for roi in (tmp_path / "a.rois.json", tmp_path):
+        how = ["--serve", "--roi", str(roi), "--margin", margin, "--no-open"]
+        done = CliRunner().invoke(main, ["review", str(tmp_path / "a.dehazed.h5"), *how])
+        assert done.exit_code == 1 and "a.rois.json: exists already" in done.stderr
+    assert (tmp_path / "a.rois.json").read_text() == document

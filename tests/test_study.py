@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from _results import make_result
+from _results import POLAR, SECTOR, make_result
 from click.testing import CliRunner
 from PIL import Image
 from scipy import stats
@@ -19,6 +19,7 @@ from scipy import stats
 from usdehaze.cli import main
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
+from usdehaze.io import write_result
 from usdehaze.study import make_study, score_study
 from usdehaze.study.answers import Judgements, read_answers
 from usdehaze.study.design import ITEMS, draw_study, read_study
@@ -64,6 +65,14 @@ def answer(folder: Path, out: Path, reader: str, chosen, rating) -> Path:
     return out
 
 
+def test_pages_are_told_the_shape_of_pixels_and_fans_have_square_ones(tmp_path):
+    for name, geometry, expected in (("a", SECTOR, 2 / 3), ("b", POLAR, 1)):
+        make_result(tmp_path / f"{name}.dehazed.h5", geometry)
+        make_study([tmp_path / f"{name}.dehazed.h5"], tmp_path / name, 1)
+        shown = page_data(tmp_path / name / "reader-01.html")["pairs"][0]
+        assert shown["row_per_column"] == pytest.approx(expected)
+
+
 def test_pages_show_input_and_tissue_on_the_sides_that_the_key_says(made):
     folder, _, results = made
     study = read_study(folder)
@@ -84,7 +93,7 @@ def test_pages_tell_neither_names_nor_which_side_is_which(made):
     for reader in read_study(folder).readers:
         text = (folder / f"{reader}.html").read_text()
         data = page_data(folder / f"{reader}.html")
-        assert set(data["pairs"][0]) == {"pair", "frame_time_s", "left", "right"}
+        assert set(data["pairs"][0]) == {"pair", "frame_time_s", "row_per_column", "left", "right"}
         assert "QUILLFEATHER" not in text and "tissue" not in text and "case-0" not in text and "ab" * 32 not in text
         assert "http:" not in text and "https:" not in text and "default-src 'none'" in text
     assert {case.result for case in read_study(folder).cases} == {path.name for path in paths}
@@ -247,3 +256,32 @@ def test_intervals_are_wider_for_few_readers_and_none_for_a_single_judgement():
     gaps = values.copy()
     gaps[::2, ::3] = np.nan
     assert crossed_interval(gaps).mean == pytest.approx(np.nanmean(gaps))
+
+
+def test_a_key_whose_trials_are_of_no_case_or_no_arm_is_refused(made, tmp_path):
+    for change in ({"left": "haze"}, {"case": "case-099"}):
+        document = json.loads((made[0] / "study.json").read_text())
+        document["readers"]["reader-01"][0] |= change
+        (tmp_path / "study.json").write_text(json.dumps(document))
+        with pytest.raises(InputError, match="a damaged key of a study"):
+            read_study(tmp_path)
+
+
+def test_a_result_and_a_link_to_it_are_no_two_cases(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5")
+    (tmp_path / "b.dehazed.h5").symlink_to(tmp_path / "a.dehazed.h5")
+    with pytest.raises(InputError, match="the same result twice"):
+        make_study([tmp_path / "a.dehazed.h5", tmp_path / "b.dehazed.h5"], tmp_path / "study")
+
+
+def test_a_study_of_other_pictures_is_another_study(tmp_path):
+    paths = [tmp_path / f"{name}.dehazed.h5" for name in "ab"]
+    for path in paths:
+        make_result(path)
+    codes = [make_study(paths, tmp_path / "s", 1, frames=slice(*f), overwrite=True).study for f in ((2,), (2,), (2, 4))]
+    made = make_result(tmp_path / "c.dehazed.h5", settings={"seed": 4})
+    write_result(
+        paths[0], replace(made, tissue=np.maximum(made.tissue - 1, -60)), True
+    )  # made anew, of the same source
+    codes.append(make_study(paths, tmp_path / "s", 1, frames=slice(2), overwrite=True).study)
+    assert codes[0] == codes[1] and len(set(codes)) == 3

@@ -41,6 +41,13 @@ def test_a_reader_judges_every_pair_offline_and_saves_answers_that_are_scored(tm
         WebDriverWait(browser, PATIENCE_S, 0.02).until(lambda b, pair=trial.pair: shown(b) == pair)
         assert f"pair {index + 1} of 2" in browser.find_element(By.ID, "where").text
         assert not browser.find_element(By.ID, "next").is_enabled()
+        size = browser.execute_script(
+            "const { width, height } = document.getElementById('left'); return [width, height]"
+        )
+        assert size == [
+            59,
+            33,
+        ]  # 48 x 40 pixels, as many that are square: the result's rows are 2/3 of its columns apart
         tissue = next(side for side in ("left", "right") if trial.arm(side) == "tissue")
         other = "right" if tissue == "left" else "left"
         for item in ITEMS:

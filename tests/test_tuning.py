@@ -160,6 +160,10 @@ def test_only_frames_with_regions_are_taken(tmp_path):
     assert [e.cine.source.first_frame for e in examples] == [1, 3]
     in_tissue, in_haze = examples[0].regions
     assert in_tissue[35, 25] and not in_tissue[35, 38] and in_haze[35, 38] and not in_haze[35, 25]
+    (tmp_path / "other").mkdir()
+    other = write(tmp_path / "other" / "scan.h5", {"x": fan_frames(5)[::-1]})
+    with pytest.raises(InputError, match=r"other/scan\.h5: its regions, .* are those of another scan of this name"):
+        find_examples([scan, other], 5, str(tmp_path))
 
 
 def test_the_figure_of_regions_is_contrast_less_what_the_tissue_lost():

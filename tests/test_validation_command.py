@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from usdehaze.cine import Cartesian, Cine, Source
+from usdehaze.cine import Cartesian, Cine, Sector, Source
 from usdehaze.cli import main
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.geometry import sector_mask
 from usdehaze.result import Result
 from usdehaze.validation.command import run
 from usdehaze.validation.report import panel
@@ -249,3 +250,113 @@ def test_what_a_pattern_named_by_mistake_is_not_replaced(tmp_path: Path, roi: Pa
     for _ in range(2):  # an empty file, and earlier figures, are replaced
         run([result], True, None, roi, metrics, None, True, pytest.fail)
     assert "summary" in json.loads(metrics.read_text())
+
+
+def test_a_result_that_is_named_twice_or_linked_counts_once_and_results_of_one_source_are_told(
+    tmp_path: Path, roi: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    source = Source("scan.h5", "ab" * 32)
+    cine = Cine(rng.uniform(-40, -5, (2, H, W)).astype(np.float32), Cartesian(), 60.0, None, source)
+    one, other = (write(tmp_path / f"{n}.dehazed.h5", cine, removed) for n, removed in (("one", 5.0), ("other", 10.0)))
+    link = tmp_path / "link.dehazed.h5"
+    link.symlink_to(one)
+    path = tmp_path / "m.json"
+    assert run([one, link, one], True, None, roi, path, None, True, pytest.fail) == 1
+    assert capsys.readouterr().err.count("is named twice; expected every result once") == 2
+    settings = json.loads(path.read_text())["settings"]
+    assert (settings["n_cines"], settings["n_frames"]) == (1, 2) and not any(
+        "source" in w for w in settings["warnings"]
+    )
+
+    assert run([one, other], True, None, roi, path, None, True, pytest.fail) == 0
+    settings = json.loads(path.read_text())["settings"]
+    assert settings["n_cines"] == 2 and any("several results are of one source" in w for w in settings["warnings"])
+
+
+def test_a_folder_stands_for_the_results_in_it(tmp_path: Path, roi: Path) -> None:
+    (tmp_path / "out").mkdir()
+    result_file(tmp_path / "real" / "b.dehazed.h5")
+    (tmp_path / "out" / "linked").symlink_to(tmp_path / "real")
+    result_file(tmp_path / "out" / "a.dehazed.h5", removed_db=5.0)
+    path = tmp_path / "m.json"
+    done = CliRunner().invoke(main, ["validate", str(tmp_path / "out"), "--roi", str(roi), "--json", str(path)])
+    assert done.exit_code == 0
+    assert json.loads(path.read_text())["settings"]["results"] == ["a.dehazed.h5", "b.dehazed.h5"]
+    (tmp_path / "none").mkdir()
+    done = CliRunner().invoke(main, ["validate", str(tmp_path / "none"), "--roi", str(roi)])
+    assert done.exit_code == 1 and done.stderr.startswith(f"usdehaze: no result in {tmp_path / 'none'}; expected files")
+
+
+@pytest.mark.parametrize(
+    "result, source, regions",
+    [
+        ("a.dehazed.h5", "a.nii.gz", "a"),
+        ("1.2.55.1.dehazed.h5", "1.2.55.1", "1.2.55.1"),  # a UID, not a name with the suffix ".1"
+        ("a.hdf5.dehazed.h5", "a.hdf5", "a.hdf5"),  # beside that of a.h5
+        ("seed1.dehazed.h5", "a.h5", "a"),
+        ("seed2.dehazed.h5", "a.h5", "seed2"),  # as review --serve saves them
+        ("a.dehazed.h5", "", "a"),
+    ],
+)
+def test_regions_in_a_folder_are_those_of_the_scan(tmp_path: Path, result: str, source: str, regions: str) -> None:
+    (tmp_path / "rois").mkdir()
+    for name in ("a", "1.2.55", "1.2.55.1", "a.hdf5", "seed2"):  # of all but the right ones the tissue is moved
+        moved = json.dumps(ROIS).replace("[2, 4]", "[2, 4]" if name == regions else "[2, 20]")
+        (tmp_path / "rois" / f"{name}.rois.json").write_text(moved)
+    path = tmp_path / "m.json"
+    assert run([result_file(tmp_path / result, source)], True, None, tmp_path / "rois", path, None, True, print) == 0
+    assert json.loads(path.read_text())["settings"]["n_pixels_range"]["tissue"] == [416, 416]
+
+
+def test_the_csv_says_how_many_pixels_a_faint_region_has(tmp_path: Path) -> None:
+    wall = {"name": "thin", "role": "faint", "frames": [1], "polygon": [[2, 32], [18, 32], [18, 36], [2, 36]]}
+    (tmp_path / "r.json").write_text(json.dumps({"regions": [*ROIS["regions"], wall]}))
+    result = result_file(tmp_path / "a.dehazed.h5")
+    assert run([result], True, None, tmp_path / "r.json", None, tmp_path / "report", True, pytest.fail) == 0
+    with (tmp_path / "report" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["frame"], row["pixels_faint"]) for row in rows} == {("0", ""), ("1", "64")}
+
+
+def test_scans_of_one_name_do_not_share_the_regions_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    results = []
+    for patient, sha256 in (("p1", "ab"), ("p2", "cd"), ("p1-again", "ab")):
+        frames = rng.uniform(-40, -5, (2, H, W)).astype(np.float32)
+        cine = Cine(frames, Cartesian(), 60.0, None, Source("scan.h5", 32 * sha256))
+        results.append(write(tmp_path / patient / "scan.dehazed.h5", cine, 5.0))
+    (tmp_path / "rois").mkdir()
+    (tmp_path / "rois" / "scan.rois.json").write_text(json.dumps(ROIS))
+    path = tmp_path / "m.json"
+    assert run(results, True, None, tmp_path / "rois", path, None, True, pytest.fail) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "p2/scan.dehazed.h5: its regions, " in line and "are those of another scan of this name" in line
+    assert json.loads(path.read_text())["settings"]["n_cines"] == 2
+    assert run(results, True, None, tmp_path / "rois" / "scan.rois.json", path, None, True, pytest.fail) == 0
+
+
+def test_regions_that_leave_the_image_are_told(tmp_path: Path, roi: Path) -> None:
+    rng = np.random.default_rng(3)
+    fan = Sector(29.5, -20.0, 10.0, 70.0, -0.5, 0.5)
+    frames = np.where(sector_mask(fan, (H, W)), rng.uniform(-40, -5, (2, H, W)), -60).astype(np.float32)
+    cine = Cine(frames, Cartesian(sector=fan, found_by="file"), 60.0, None, Source("scan.h5"))
+    result, path = write(tmp_path / "a.dehazed.h5", cine, 5.0), tmp_path / "m.json"
+    assert run([result], True, None, roi, path, None, True, pytest.fail) == 0
+    wall = np.zeros((H, W), bool)
+    wall[4:30, 2:18] = True
+    share = round(100 * float((~sector_mask(fan, (H, W)))[wall].mean()))
+    warnings = json.loads(path.read_text())["settings"]["warnings"]
+    assert share > 10
+    told = f"a.dehazed.h5: Up to {share} % of the pixels of its tissue regions in a frame are outside the image."
+    assert told in warnings
+    tissue, haze = ROIS["regions"]
+    tissue, haze = (
+        tissue | {"polygon": [[26, 5], [34, 5], [34, 15]]},
+        haze | {"polygon": [[26, 20], [34, 20], [34, 35]]},
+    )
+    roi.write_text(json.dumps({"regions": [tissue, haze]}))
+    assert run([result], True, None, roi, path, None, True, pytest.fail) == 0
+    assert not any("outside the image" in warning for warning in json.loads(path.read_text())["settings"]["warnings"])

@@ -29,6 +29,15 @@ def expected(measure, images: torch.Tensor, labels: torch.Tensor) -> np.ndarray:
     return np.array(values)
 
 
+def test_frames_of_a_network_that_is_trained_are_measured_as_they_are() -> None:
+    images, labels = batch(0)
+    values = expected(metrics.cnr, images, labels)
+    assert CNRMetric()(y_pred=images.requires_grad_(), y=labels).numpy() == pytest.approx(values, abs=1e-6)
+    halves = images.detach().bfloat16()
+    values = expected(metrics.cnr, halves.float(), labels)
+    assert CNRMetric()(y_pred=halves, y=labels).numpy() == pytest.approx(values, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "metric, measure",
     [

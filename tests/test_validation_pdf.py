@@ -163,3 +163,14 @@ def test_a_page_is_stored_as_one_picture_of_its_pixels(tmp_path: Path) -> None:
     (tmp_path / "one.jpg").write_bytes(data[start : data.index(b"endstream", start)])
     stored = np.asarray(Image.open(tmp_path / "one.jpg")).astype(int)
     assert np.abs(stored - np.asarray(page)).mean() < 1
+
+
+def test_pixels_that_are_not_square_are_printed_in_their_proportions() -> None:
+    images, regions, document = measured((2, 60, 60))
+    ratios = []
+    for row_per_column in (1.0, 0.5):
+        page = np.asarray(cine_page("a", images, 60.0, regions, 0, document, ATTRS, row_per_column)).astype(int)
+        green = (page[..., 1] - page[..., [0, 2]].max(axis=2) > 60)[:, : MARGIN_PX + INNER_PX // 3 - 12]
+        rows, columns = np.nonzero(green)  # the outline of the tissue region, 22 pixels wide and 52 high
+        ratios.append(np.ptp(rows) / np.ptp(columns))
+    assert ratios == pytest.approx([52 / 22, 26 / 22], rel=0.02)

@@ -410,6 +410,8 @@ def test_a_folder_holds_the_labels_of_each_scan_under_its_name(data_dir: Path) -
         ({"frames": [-1]}, "names frame -1"),
         ({"frames": "all"}, 'frames "all"'),
         ({"frames": []}, "frames \\[\\]"),
+        ({"frame": 0}, 'region "wall" has "frame"; expected "frames"'),
+        ({"Units": "mm"}, 'has "Units"; expected "units"'),
         ({"role": "haze"}, "no tissue region"),
         ({"polygon": [[9, 3], [12, 3], [12, 10], [9, 10]]}, "overlap in 14 pixels of frame 0"),
     ],
@@ -468,3 +470,41 @@ def test_the_regions_of_the_real_clips_are_read(data_dir: Path) -> None:
         regions = read_regions(path, (4, 256, 256))
         assert regions.frames() == [0]
         assert regions.mask("tissue", 0).sum() > 100 and regions.mask("haze", 0).sum() > 300
+
+
+@pytest.mark.parametrize("name", ["l.h5", "l.mat"])
+def test_labels_that_matlab_wrote_are_turned(tmp_path: Path, name: str) -> None:
+    labels = np.zeros((3, 20, 20), np.uint8)
+    labels[:, 2:6, 1:9], labels[:, 10:14, 3:19] = 255, 128
+    for stored in (labels[0].T, labels.swapaxes(1, 2)):  # H x W, and H x W x T, as MATLAB lays them out
+        with h5py.File(tmp_path / name, "w", userblock_size=512 if name == "l.mat" else 0) as file:
+            file["labels"] = stored
+            file["labels"].attrs["MATLAB_class"] = np.bytes_("uint8")
+        for spec in (name, f"{name}:labels"):
+            regions = read_regions(tmp_path / spec, (3, 20, 20))
+            assert np.array_equal(regions.mask("tissue", 1), labels[0] == 255)
+            assert np.array_equal(regions.mask("haze", 2), labels[0] == 128)
+
+
+@pytest.mark.parametrize("mode", ["LA", "RGBA"])
+def test_labels_under_no_opacity_are_none(tmp_path: Path, mode: str) -> None:
+    grey, opacity = np.full(SHAPE[1:], 255, np.uint8), np.zeros(SHAPE[1:], np.uint8)
+    grey[3:10, 10:20], opacity[3:10, 2:20] = 128, 200
+    bands = [grey] * (len(mode) - 1) + [opacity]
+    Image.fromarray(np.stack(bands, axis=2), mode).save(tmp_path / "l.png")
+    regions = read_regions(tmp_path / "l.png", SHAPE)
+    assert regions.mask("tissue", 0).sum() == 7 * 8 and regions.mask("haze", 0).sum() == 7 * 10
+
+
+def test_frames_that_the_source_has_and_the_result_has_not_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.json", {**TISSUE, "frames": [0, 3, 9]}, {**TISSUE, "frames": [7]}, HAZE)
+    regions = read_regions(path, SHAPE, 2, source_frames=10)  # frames 2 to 4 of 10
+    assert regions.frames() == [1]
+    with pytest.raises(InputError, match="names frame 9; expected 2 to 4, the frames of the result"):
+        read_regions(path, SHAPE, 2, source_frames=9)
+
+
+def test_a_region_that_fills_the_frame_has_no_border_to_be_eroded_from(tmp_path: Path) -> None:
+    corners = [[-0.5, -0.5], [29.5, -0.5], [29.5, 19.5], [-0.5, 19.5]]
+    path = written(tmp_path / "r.json", {"name": "all", "role": "faint", "polygon": corners})
+    assert read_regions(path, SHAPE, margin_px=3).mask("faint", 0).all()

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from usdehaze.cine import Cartesian
 from usdehaze.cli import main
-from usdehaze.io.dicom import open_dicom
+from usdehaze.errors import InputError
+from usdehaze.io.dicom import DicomWriter, open_dicom
 from usdehaze.io.result import ResultWriter
 from usdehaze.validation.regions import read_regions
 
@@ -118,3 +119,44 @@ def test_forms_and_sources_that_there_are_not_are_refused_in_one_line(tmp_path):
         done = converted(tmp_path / "a.dehazed.h5", roi, tmp_path / out)
         assert done.exit_code == 1 and message in done.stderr and done.stderr.count("\n") == 1
         assert not (tmp_path / out).exists()
+
+
+@pytest.mark.parametrize("what", ["tissue", "haze"])
+def test_a_segmentation_of_the_derived_image_counts_the_frames_of_that(tmp_path, what):
+    pytest.importorskip("highdicom", reason="the extra report is not installed")
+    scan, result = scan_and_result(tmp_path, 6, slice(2, 5))
+    derived = tmp_path / ("scan.dehazed.dcm" if what == "tissue" else "scan.dehazed.haze.dcm")
+    with open_dicom(scan, frames=slice(2, 5)) as opened, DicomWriter(derived, opened, what=what) as writer:
+        writer.append(lowered(opened.read(0, 3)))
+    roi = drawn(tmp_path / "r.json", WALL | {"frames": [3]}, CAVITY)  # the result's second frame
+    assert converted(result, roi, tmp_path / "seg.dcm").exit_code == 0
+    seg, image = pydicom.dcmread(tmp_path / "seg.dcm"), pydicom.dcmread(derived)
+    for group in seg.PerFrameFunctionalGroupsSequence:  # as drawn in a viewer that shows the derived image
+        source = group.DerivationImageSequence[0].SourceImageSequence[0]
+        source.ReferencedSOPInstanceUID = image.SOPInstanceUID
+        source.ReferencedFrameNumber -= 2
+    seg.save_as(tmp_path / "on-derived.dcm")
+    known = read_regions(roi, (3, 64, 64), 2)
+    for name in ("seg.dcm", "on-derived.dcm"):
+        found = read_regions(tmp_path / name, (3, 64, 64), 2, result=result)
+        assert np.array_equal(masks(found), masks(known))
+        out = tmp_path / f"{name}.h5"
+        assert converted(result, tmp_path / name, out).exit_code == 0
+    assert (tmp_path / "seg.dcm.h5").read_bytes() == (tmp_path / "on-derived.dcm.h5").read_bytes()
+
+    source.ReferencedSOPInstanceUID = "1.2.3"
+    seg.save_as(tmp_path / "two.dcm")
+    with pytest.raises(InputError, match="a DICOM Segmentation of frames of 2 images; expected one"):
+        read_regions(tmp_path / "two.dcm", (3, 64, 64), 2, result=result)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".h5"])
+@pytest.mark.parametrize("roles", [("tissue", "haze", "faint"), ("faint",)])
+def test_faint_walls_come_back_from_labels_without_being_named(tmp_path, suffix, roles):
+    make_result(tmp_path / "a.dehazed.h5")
+    wall = {"name": "lateral", "role": "faint", "polygon": [[21, 5], [25, 5], [25, 35], [21, 35]]}
+    roi = drawn(tmp_path / "r.json", *(each for each in [*REGIONS["regions"], wall] if each["role"] in roles))
+    out = tmp_path / f"labels{suffix}"
+    assert converted(tmp_path / "a.dehazed.h5", roi, out).exit_code == 0
+    found = masks(read_regions(out, SHAPE))
+    assert np.array_equal(found, masks(read_regions(roi, SHAPE))) and found[2].sum() == 5 * 4 * 30

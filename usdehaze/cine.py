@@ -71,6 +71,13 @@ class Cartesian:
     found_by: str = "none"
     others: tuple[Sector, ...] = ()
 
+    @property
+    def row_per_column(self) -> float:
+        """Row pitch over column pitch; 1 where nothing tells."""
+        if self.spacing_m is not None:
+            return self.spacing_m[0] / self.spacing_m[1]
+        return 1.0 if self.sector is None else abs(self.sector.aspect)
+
 
 Geometry = Polar | Cartesian
 
@@ -119,7 +126,7 @@ class Cine:
 
     Raises:
         ValueError: frames that are not 3-D float32, hold non-finite values, or lie outside ``[-dynamic_range_db, 0]``;
-            times, a mask or polar axes that do not fit them, or axes that do not increase.
+            times, a mask or polar axes that do not fit them, axes that do not increase, or pixels no way apart.
     """
 
     frames: np.ndarray
@@ -149,6 +156,8 @@ class Cine:
                 raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
             if not all(np.isfinite(axis).all() and (np.diff(axis) > 0).all() for axis in axes):
                 raise ValueError("polar geometry: depths and angles must increase")
+        elif self.geometry.spacing_m is not None and not all(0 < side < math.inf for side in self.geometry.spacing_m):
+            raise ValueError(f"pixels must be some way apart, found a spacing of {self.geometry.spacing_m} m")
 
 
 def _how_to_convert(low: float, high: float, span: float) -> str:

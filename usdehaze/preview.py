@@ -5,6 +5,7 @@ The same result gives the same bytes, whenever and wherever it is drawn with the
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from usdehaze.choices import PREVIEW_KINDS, PreviewKind
-from usdehaze.cine import Polar
+from usdehaze.cine import Geometry, Polar
 from usdehaze.decibels import db_to_grey
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import blank_screen
 from usdehaze.io.film import Film, Gif, Mp4, Png
 from usdehaze.io.runs import mark
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from usdehaze.result import Result
 
 PANEL_HEIGHT = 384  # rows of a scan-converted panel
+LEAST_STRETCH = 0.005  # pixels that are nearer to squares are shown as they are
 CAPTION_HEIGHT, GAP = 20, 4
 DEFAULT_FRAME_TIME_S = 0.05
 _CAPTIONS = ("input", "tissue", "haze")
@@ -54,14 +56,14 @@ class PreviewWriter(Sink):
 
     Args:
         path: the image or film to write.
-        scan: what the frames come from. Polar frames are scan-converted, others are shown as they are.
+        scan: what the frames come from; they are shown as `as_seen`.
         kind: "png", "gif" or "mp4".
         frame: which frame a PNG shows; the middle one by default.
         overwrite: replace a file that exists.
         with_screen: show what the screen has around the images, names perhaps; it is black by default.
 
     Raises:
-        UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
+        UsdehazeError: the file exists or cannot be written, there is no such frame, or MP4 cannot be made here.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class PreviewWriter(Sink):
     ) -> None:
         super().__init__(path, scan, overwrite)
         check_kind(kind)
+        if frame is not None and not 0 <= frame < scan.n_frames:
+            raise InputError(path, f"a preview of frame {frame}", f"0 to {scan.n_frames - 1}")
         self.kind: PreviewKind = kind
         self.with_screen = with_screen
         self.shown_s = frame_time_s(scan.frame_times_s)
@@ -141,9 +145,9 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     from scipy.ndimage import map_coordinates
 
     depths, angles = np.asarray(geometry.depths_m, np.float64), np.asarray(geometry.angles_rad, np.float64)
-    x_edges = [r * np.sin(a) for r in (depths[0], depths[-1]) for a in (angles[0], angles[-1])]
-    x_min, x_max = min(x_edges), max(x_edges)
-    z_min, z_max = depths[0] * np.cos(np.abs(angles).max()), depths[-1]
+    outermost = np.clip([angles[0], -np.pi / 2, 0, np.pi / 2, angles[-1]], angles[0], angles[-1])
+    x, z = (np.outer(depths[[0, -1]], f(outermost)) for f in (np.sin, np.cos))
+    x_min, x_max, z_min, z_max = x.min(), x.max(), z.min(), z.max()
     pitch = (z_max - z_min) / (height - 1)
     width = max(2, round((x_max - x_min) / pitch) + 1)
     z, x = np.meshgrid(np.linspace(z_min, z_max, height), np.linspace(x_min, x_max, width), indexing="ij")
@@ -154,23 +158,39 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     return np.rint(picture).astype(np.uint8)
 
 
+def as_seen(frame: np.ndarray, geometry: Geometry) -> np.ndarray:
+    """A frame ``(H, W)`` uint8 with square pixels: a polar one as a fan, one whose pixels are not square in about as
+    many that are, bilinear; any other as it is."""
+    if isinstance(geometry, Polar):
+        return scan_convert(frame, geometry)
+    stretch = math.sqrt(geometry.row_per_column)
+    if abs(stretch - 1) < LEAST_STRETCH:
+        return frame
+    height, width = frame.shape
+    size = max(1, round(width / stretch)), max(1, round(height * stretch))
+    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BILINEAR))
+
+
 def picture_of(result: Result, index: int, with_screen: bool = False) -> np.ndarray:
     """Input, tissue and haze of one frame side by side: ``(H, W)`` uint8."""
     cine = result.cine
     panels = [db_to_grey(a[index], cine.dynamic_range_db) for a in (cine.frames, result.tissue, result.haze)]
     if not with_screen:
         panels = [blank_screen(panel, cine.geometry, 0) for panel in panels]
-    if isinstance(cine.geometry, Polar):
-        panels = [scan_convert(panel, cine.geometry) for panel in panels]
-    return side_by_side(panels)
+    return side_by_side([as_seen(panel, cine.geometry) for panel in panels])
 
 
 def frame_time_s(times: np.ndarray | None) -> float:
     """Time between frames, s; 1/20 s where the file does not say."""
+    return known_frame_time_s(times) or DEFAULT_FRAME_TIME_S
+
+
+def known_frame_time_s(times: np.ndarray | None) -> float | None:
+    """Median time between frames, s; None where the file does not say, or says what no scanner does."""
     if times is None or len(times) < 2:
-        return DEFAULT_FRAME_TIME_S
+        return None
     step = float(np.median(np.diff(times)))
-    return step if 0.001 <= step <= 10 else DEFAULT_FRAME_TIME_S
+    return step if 0.0005 <= step <= 10 else None
 
 
 _FILMS: dict[PreviewKind, type[Film]] = {"png": Png, "gif": Gif, "mp4": Mp4}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -45,6 +46,23 @@ class Console:
             for line in traceback_of(error):
                 click.echo(table_line(line), err=True)
         complain(describe(error, scan))
+
+
+def results_in(console: Console, given: Iterable[Path]) -> tuple[list[Path], int]:
+    """Results as given, folders replaced by those in them; and how many folders cannot be read, each told in one line.
+
+    Raises:
+        UsdehazeError: there is no result.
+    """
+    from usdehaze.io import RESULT_SUFFIX, list_results
+
+    lost: dict[Path, InputError] = {}
+    found = list_results(given, lost)
+    for path, error in lost.items():
+        console.report(error, path)
+    if not found:
+        raise UsdehazeError(f"no result in {', '.join(map(str, given))}; expected files that end in {RESULT_SUFFIX}")
+    return found, len(lost)
 
 
 def describe(error: Exception, scan: object = None) -> str:

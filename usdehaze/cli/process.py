@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,7 +170,7 @@ class Worker:
         self.model, self.console, self.preview = model, console, preview
         self.overwrite, self.skip_existing = overwrite or skip_existing, skip_existing
         self.transfer_syntax, self.with_screen, self.mark = transfer_syntax, with_screen, mark
-        self.roi = roi
+        self.roi, self.drawn = roi, dict[Path, Hashable]()
         self.dehazer: Dehazer | None = None
         self.error: Exception | None = None
 
@@ -284,12 +284,14 @@ class Worker:
     def _regions(self, scan: Scan, job: Job, check: bool = False) -> str | None:
         """What ``--roi`` names for the page of a scan, read for once where it shall be checked."""
         from usdehaze.io import RESULT_SUFFIX
-        from usdehaze.validation.regions import AUTO, read_regions, region_file
+        from usdehaze.validation.regions import AUTO, check_scan_of, read_regions, region_file
 
         if self.roi is None or self.roi == AUTO or job.review is None:
             return self.roi
-        path = region_file(self.roi, job.result.name.removesuffix(RESULT_SUFFIX))
+        stem = job.result.name.removesuffix(RESULT_SUFFIX)
+        path = region_file(self.roi, stem)
         if check:
+            check_scan_of(self.roi, stem, job.scan, job.scan, self.drawn)
             shape, source = (scan.n_frames, *scan.shape), scan.source
             read_regions(path, shape, source.first_frame, geometry=scan.geometry, source_frames=source.frames)
         return str(path)

@@ -21,7 +21,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("-o", "--out", type=_PATH, metavar="PAGE.html", help="The page; STEM.review.html beside the result.")
 @click.option(
     "--roi",
-    metavar="FILE|auto",
+    metavar="FILE|DIR|auto",
     help="Regions of interest, in any form that validate reads; or auto, found by brightness and marked as such.",
 )
 @region_options
@@ -80,7 +80,7 @@ def review(
             )
 
     if serve:
-        _serve(result, build, roi, overwrite, port or 0, open_page, console)
+        _serve(result, build, roi, margin_px, overwrite, port or 0, open_page, console)
         return
     page = build(out or default_page_path(result), overwrite)
     console.say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
@@ -92,6 +92,7 @@ def _serve(
     result: Path,
     build: Callable[[Path, bool], Path],
     roi: str | None,
+    margin_px: float | None,
     overwrite: bool,
     port: int,
     open_page: bool,
@@ -103,13 +104,18 @@ def _serve(
     from usdehaze.io.atomic import check_target
     from usdehaze.io.result import open_result
     from usdehaze.review import ReviewServer, default_regions_path
+    from usdehaze.review.page import drawn_polygons
+    from usdehaze.validation.regions import region_file, stem_for
 
     regions = default_regions_path(result)
-    check_target(regions, overwrite or (roi is not None and Path(roi).absolute() == regions.absolute()))
     with open_result(result) as opened:
-        shape = opened.cine.shape
+        shape, source = opened.cine.shape, opened.cine.source
+    given = None if roi is None else region_file(roi, stem_for(roi, result, source)).absolute()
+    check_target(regions, overwrite or given == regions.absolute())
     with TemporaryDirectory(prefix="usdehaze-") as folder:
         page = build(Path(folder) / "page.html", False)
+        if given == regions.absolute() and (margin_px or not drawn_polygons(regions)):
+            check_target(regions, overwrite)  # the page has none of the regions that it would replace
         with ReviewServer(page, regions, result, shape, port, lambda path: console.say(f"{path} saved")) as server:
             click.echo(f"{server.address} until Ctrl-C; regions are saved to {regions}")
             if open_page and _has_browser():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, console_of
+from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, results_in
 from usdehaze.cli.options import SEED, FrameRange
 
 _PATH = click.Path(path_type=Path)
@@ -40,8 +40,10 @@ def make(
     """Makes one page a reader, DIR/reader-NN.html, and the key, DIR/study.json, which no reader should see."""
     from usdehaze.study import make_study
 
-    made = make_study(results, out, n_readers, seed, frames=frames, with_screen=with_screen, overwrite=overwrite)
+    found, lost = results_in(console_of(ctx), results)
+    made = make_study(found, out, n_readers, seed, frames=frames, with_screen=with_screen, overwrite=overwrite)
     console_of(ctx).say(f"{out}: {len(made.readers)} pages of {len(made.cases)} pairs; answers go to {out / 'answers'}")
+    ctx.exit(SOME_FAILED if lost else DONE)
 
 
 @study.command()

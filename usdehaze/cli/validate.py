@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, console_of, echo
+from usdehaze.cli.group import SOME_FAILED, common_options, console_of, echo, results_in
 from usdehaze.cli.options import check_regions, region_options
 
 _PATH = click.Path(path_type=Path)
@@ -63,19 +63,22 @@ def validate(
     sr: Path | None,
     source: Path | None,
 ) -> None:
-    """Metrics on RESULT files; without any, the built-in truth-known benchmark of what is installed."""
+    """Metrics on RESULT files or folders; without any, the built-in truth-known benchmark of what is installed."""
     from usdehaze.validation.command import run
 
     if not results and (roi, labels, margin_px, truth) != (None, None, None, None):
         raise click.UsageError("--roi, --labels, --margin and --truth need a RESULT; the benchmark has its own.")
     check_regions(roi, labels, margin_px)
-    if sr is not None and len(results) != 1:
+    console, lost = console_of(ctx), 0
+    found: list[Path] = []
+    if results:
+        found, lost = results_in(console, results)
+    if sr is not None and len(found) != 1:
         raise click.UsageError("--sr is about one RESULT: a report belongs to one study.")
     if source is not None and sr is None:
         raise click.UsageError("--source belongs to --sr.")
-    quiet = console_of(ctx).quiet
     code = run(
-        list(results), gcnr, gcnr_bins, roi, json_path, report, quiet, echo, labels, margin_px, truth, with_screen,
+        found, gcnr, gcnr_bins, roi, json_path, report, console.quiet, echo, labels, margin_px, truth, with_screen,
         sr, source,
     )  # fmt: skip
-    ctx.exit(code)
+    ctx.exit(SOME_FAILED if lost else code)

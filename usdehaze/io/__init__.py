@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from usdehaze.io.detect import RESULT_SUFFIX, list_scans
+from usdehaze.io.detect import RESULT_SUFFIX, list_results, list_scans
 from usdehaze.io.formats import kind_of
 from usdehaze.io.open import open_cine, open_scan
 from usdehaze.io.reading import Reading
@@ -20,6 +20,7 @@ __all__ = [
     "Sink",
     "StoredTruth",
     "kind_of",
+    "list_results",
     "list_scans",
     "open_cine",
     "open_result",

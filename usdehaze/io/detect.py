@@ -53,6 +53,21 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return scans
 
 
+def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, InputError] | None = None) -> list[Path]:
+    """Files as given, folders replaced by every result in them, as `list_scans` finds scans.
+
+    Folders that cannot be read are put into ``lost``.
+    """
+    results: list[Path] = []
+    for path in map(Path, paths):
+        if not os.path.isdir(path):
+            results.append(path)
+            continue
+        for parent, names in _folders(path, {} if lost is None else lost):
+            results += [parent / name for name in names if name.endswith(RESULT_SUFFIX)]
+    return results
+
+
 def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
     """What keeps scans in these folders from being found: links that lead nowhere, what cannot be read."""
     lost: dict[Path, InputError] = {}

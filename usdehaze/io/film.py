@@ -53,19 +53,24 @@ class Png(Film):
 
 
 class Gif(Film):
-    """All pictures, over and over, at least 20 ms each; 256 grey levels, nothing lost."""
+    """All pictures, over and over, at least 20 ms each; 256 grey levels, nothing lost.
+
+    A GIF counts in hundredths of a second: some are shown for one more, so that all together take their time.
+    """
 
     def __init__(
         self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float, comment: str = ""
     ) -> None:
         super().__init__(path, shape, frame_time_s, comment)
-        self._duration_ms = max(20, round(1000 * frame_time_s))
+        self._added = 0
         self._file = open(path, "wb")
         header, _ = GifImagePlugin.getheader(Image.new("L", (shape[1], shape[0])), info={"loop": 0, "comment": comment})
         self._file.writelines(header)
 
     def add(self, picture: np.ndarray) -> None:
-        self._file.writelines(GifImagePlugin.getdata(Image.fromarray(picture), duration=self._duration_ms))
+        begin, end = (round(100 * self.frame_time_s * n) for n in (self._added, self._added + 1))
+        self._added += 1
+        self._file.writelines(GifImagePlugin.getdata(Image.fromarray(picture), duration=10 * max(2, end - begin)))
 
     def close(self) -> None:
         if not self._file.closed:

@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from usdehaze.cine import Source
+from usdehaze.cine import Polar, Source
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import attribute, get_dataset, hdf5_errors
 from usdehaze.io.hdf5.geometry_group import read_frame_times, read_geometry
@@ -91,6 +91,10 @@ class LazyCine(Scan):
         self.n_frames, self.shape = frames.shape[0], frames.shape[1:]
         self.geometry, self.dynamic_range_db = read_geometry(file, path), read_dynamic_range(file, path)
         self.frame_times_s = read_frame_times(file, path, self.n_frames)
+        if isinstance(self.geometry, Polar):
+            beams = self.geometry.depths_m.size, self.geometry.angles_rad.size
+            if beams != self.shape:
+                raise InputError(path, f"{beams[0]} depths and {beams[1]} angles", f"{self.shape}, those of its frames")
 
     def read_db(self, start: int, stop: int) -> np.ndarray:
         return self.frames[start:stop]

@@ -11,6 +11,8 @@ const FIGURES = {
   haze_shift_db: ['Mean shift, haze region', 2, 'dB'],
   ks_faint: ['KS, faint region', 3, 'input to output; 0 = untouched'],
   faint_shift_db: ['Mean shift, faint region', 2, 'dB; 0 = untouched'],
+  faint_gone_share: ['Share gone, faint region', 3, 'seen before, at the floor after; 0 = untouched'],
+  faint_contrast_db: ['Contrast, faint region', 2, 'over haze region, dB'],
   mean_tissue_db: ['Mean, tissue region', 2, 'dB'],
   mean_haze_db: ['Mean, haze region', 2, 'dB'],
   cnr: ['CNR', 3, 'of the dB image'],
@@ -53,7 +55,7 @@ function figureRow(name, entry, estimator = '') {
 function showMetrics() {
   if (!metrics) {
     const missing = page.regions
-      ? 'None of these frames has both a tissue and a haze region.'
+      ? 'None of these frames has both a tissue and a haze region, or a faint one.'
       : 'No regions of interest were given: no figures of regions. Build the page with --roi FILE to have them.';
     byId('metrics-says').hidden = true;
     byId('metrics-notes').append(make('p', { textContent: missing }));
@@ -81,7 +83,7 @@ function showMetricsNotes(settings) {
   byId('metrics-notes').append(
     ...settings.warnings.map((warning) => make('p', { className: 'warning', textContent: 'Note: ' + warning })),
     make('p', { textContent: `${frames}; pixels in a frame's regions: ${ranges.join(', ')}.` }),
-    regionKey('tissue'), regionKey('haze'),
+    ...Object.keys(page.regions.names).map(regionKey),
     make('details', {}, make('summary', { textContent: 'How each figure is estimated' }), make('ul', {}, ...list),
       make('p', { textContent: `Interval: ${settings.ci95}. A cluster here is a ${settings.ci95_cluster}.` })));
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from usdehaze.validation.evaluate import frame_metrics, tallied_document
-from usdehaze.validation.regions import AUTOMATIC, ROLES, Regions
+from usdehaze.validation.evaluate import region_record, tallied_document
+from usdehaze.validation.regions import AUTOMATIC, FAINT, ROLES, Regions
 from usdehaze.validation.tally import Tally
 
 HISTOGRAM_BINS = 64  # of four 8-bit levels each; page.js bins the frame it shows in the same way
@@ -27,7 +27,6 @@ class Figures:
     def __init__(self, dynamic_range_db: float, regions: Regions | None, cine: str, first_frame: int) -> None:
         self.dynamic_range_db, self.regions = dynamic_range_db, regions
         self.cine, self.first_frame = cine, first_frame
-        self.measured = set(regions.frames()) if regions is not None else set()
         self.tally = Tally()
         self.removed_db: list[float | None] = []  # mean over the image, one a frame
         self.n_pixels = 0
@@ -62,15 +61,16 @@ class Figures:
         if std_db is not None:
             self.std_sum += float(std_db[image].sum(dtype=np.float64))
         self._count("image", levels, image)
-        masks = {role: self.regions.mask(role, frame) for role in ROLES} if self.regions is not None else {}
-        for role, mask in masks.items():
-            self._count(role, levels, mask)
-        if frame not in self.measured:
+        if self.regions is None:
             return None
-        record: dict[str, Any] = {"cine": self.cine, "frame": self.first_frame + frame}
-        if self.regions is not None and self.regions.origin == AUTOMATIC:
-            record["regions"] = AUTOMATIC
-        record |= frame_metrics(input_db, tissue_db, masks["tissue"], masks["haze"])
+        masks = {role: self.regions.mask(role, frame) for role in (*ROLES, FAINT)}
+        for role in self.regions.names:
+            self._count(role, levels, masks[role])
+        found = region_record(input_db, tissue_db, masks, None, -self.dynamic_range_db)
+        if not found:
+            return None
+        automatic = {"regions": AUTOMATIC} if self.regions.origin == AUTOMATIC else {}
+        record = {"cine": self.cine, "frame": self.first_frame + frame, **automatic, **found}
         self.tally.add(record)
         return record
 
@@ -103,5 +103,5 @@ class Figures:
         }
 
     def histograms(self) -> dict[str, dict[str, list[int]]]:
-        """Pixel counts by place ("image", "tissue", "haze") and picture ("input", "tissue"), floor to full scale."""
+        """Pixel counts by place ("image" and roles) and picture ("input", "tissue"), from floor to full scale."""
         return {place: {name: c.tolist() for name, c in planes.items()} for place, planes in self.counts.items()}

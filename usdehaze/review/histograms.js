@@ -8,7 +8,7 @@ function histogramsOf(levels) {
   if (levels.regions) {
     places.tissue = (i) => levels.regions[i] & 1;
     places.haze = (i) => levels.regions[i] & 2;
-    if (drawn.some(({ role }) => role === 'faint')) places.faint = (i) => levels.regions[i] & 4;
+    if ((drawn.length ? drawn.map(({ role }) => role) : Object.keys(page.regions.names)).includes('faint')) places.faint = (i) => levels.regions[i] & 4;
   }
   const counts = {};
   for (const [place, inside] of Object.entries(places)) {

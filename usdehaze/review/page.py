@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from usdehaze.budget import file_sha256
+from usdehaze.budget import file_sha256, read_text
 from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
@@ -25,16 +25,27 @@ from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.run_marks import MARK
 from usdehaze.page_policy import page_policy
+from usdehaze.preview import DEFAULT_FRAME_TIME_S, known_frame_time_s
 from usdehaze.provenance import describe
 from usdehaze.review.against import PREFIX, Against, open_against
 from usdehaze.review.figures import Figures
 from usdehaze.review.frames import pack, planes_of
 from usdehaze.validation.evaluate import json_ready
-from usdehaze.validation.regions import ROLES, Regions, automatic_regions, compact, labels_and_margin, read_regions
+from usdehaze.validation.regions import (
+    AUTO,
+    FAINT,
+    ROLES,
+    Regions,
+    automatic_regions,
+    compact,
+    labels_and_margin,
+    read_regions,
+    region_file,
+    stem_for,
+)
 from usdehaze.validation.risk import REASONS, StructureRisk
 
 MAX_PAGE_BYTES = 400 * 10**6  # browsers hold no string much longer than 500 MB, and nobody waits for it
-DEFAULT_FRAME_TIME_S = 0.05
 SCRIPTS = (  # in this order
     "elements.js",
     "picture.js",
@@ -80,8 +91,8 @@ def build_review(
     Args:
         result_path: file written by ``usdehaze process``.
         out_path: HTML file to write, whole or not at all.
-        roi: regions of interest (see `usdehaze.validation.regions`), or "auto" for automatic ones; without them no
-            figures of regions.
+        roi: regions of interest (see `usdehaze.validation.regions`), a folder that holds them, or "auto" for automatic
+            ones; without them no figures of regions.
         overwrite: replace a page that exists.
         labels, margin_px: of the regions, as ``usdehaze validate`` takes them.
         frames: frames of the result to show, a slice without a step; all by default.
@@ -134,6 +145,8 @@ def write_page(
     A page that is ``served`` by `usdehaze.review.serve` may speak to its server, and has a button that saves regions.
     """
     with open_result(result_path) as result:
+        if roi is not None and os.fspath(roi) != AUTO:
+            roi = region_file(Path(roi), stem_for(Path(roi), Path(result_path), result.cine.source))
         chosen = range(*(frames or slice(None)).indices(result.cine.n_frames))
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
@@ -151,11 +164,12 @@ def write_page(
 def _read_regions(
     result: OpenResult, roi: str | os.PathLike[str], labels: str | None, margin_px: float | None
 ) -> Regions:
-    if os.fspath(roi) == "auto":
+    if os.fspath(roi) == AUTO:
         return automatic_regions(result.cine, os.path.basename(result.path))
     values, margin_px = labels_and_margin(labels, margin_px)
     cine, source = result.cine, result.cine.source
     how: dict[str, Any] = {"labels": values, "margin_px": margin_px, "source_frames": source.frames}
+    how["result"] = Path(result.path)
     return read_regions(Path(roi), cine.frames.shape, source.first_frame, geometry=cine.geometry, **how)
 
 
@@ -163,7 +177,7 @@ def drawn_polygons(roi: Path) -> list[dict[str, Any]]:
     """Regions of a file, already known to be good, that the page can go on drawing: polygons in pixels, or none."""
     if roi.suffix.lower() != ".json":
         return []
-    document = json.loads(roi.read_text(encoding="utf-8"), object_hook=compact)
+    document = json.loads(read_text(roi), object_hook=compact)
     entries = [{"name": str(index), "frames": None, **entry} for index, entry in enumerate(document["regions"])]
     if any(entry.get("units", document.get("units", "px")) != "px" for entry in entries):
         return []
@@ -254,7 +268,7 @@ def _write_frames(
             planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
         if regions is not None:
             planes["regions"] = sum(
-                (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate(ROLES)),
+                (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate((*ROLES, FAINT))),
                 np.zeros(result.cine.shape, np.uint8),
             )
         packed = pack(list(planes.values()))
@@ -283,7 +297,7 @@ def _page_data(
     cine = result.cine
     height, width = cine.shape
     times = None if cine.frame_times_s is None else cine.frame_times_s[chosen.start : chosen.stop]
-    frame_time_s = _frame_time_s(times)
+    frame_time_s = known_frame_time_s(times)
     return {
         "n_frames": len(chosen),
         "height": height,
@@ -291,10 +305,11 @@ def _page_data(
         "first_frame": cine.source.first_frame + chosen.start,
         "frame_time_s": frame_time_s or DEFAULT_FRAME_TIME_S,
         "frame_time_known": frame_time_s is not None,
+        "frame_times_s": None if times is None else np.round(times - times[0], 6).tolist(),
         "dynamic_range_db": cine.dynamic_range_db,
         "planes": planes,
         "geometry": _geometry(cine.geometry),
-        "regions": None if regions is None else _region_names(regions),
+        "regions": None if regions is None else {"origin": regions.origin, "names": regions.names},
         "image": figures.image(result.std is not None),
         "histograms": figures.histograms(),
         "risk": {"reasons": REASONS, "marks": figures.marks},
@@ -312,26 +327,7 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
     if isinstance(geometry, Polar):
         axes = {"depths_m": geometry.depths_m, "angles_rad": geometry.angles_rad}
         return {"kind": "polar", **{name: np.asarray(axis, np.float64).tolist() for name, axis in axes.items()}}
-    aspect = 1.0
-    if geometry.spacing_m is not None:
-        aspect = geometry.spacing_m[0] / geometry.spacing_m[1]
-    elif geometry.sector is not None:
-        aspect = abs(geometry.sector.aspect)
-    return {"kind": "cartesian", "row_per_column": aspect}
-
-
-def _region_names(regions: Regions) -> dict[str, Any]:
-    """Where the regions came from, and their names by role, in the order of the bits of the plane ``regions``."""
-    names = {role: [region.name for region in regions.regions if region.role == role] for role in ROLES}
-    return {"origin": regions.origin, "names": names}
-
-
-def _frame_time_s(times: np.ndarray | None) -> float | None:
-    """Median time between frames, s; None where the file does not say, or says what no scanner does."""
-    if times is None or len(times) < 2:
-        return None
-    step = float(np.median(np.diff(times)))
-    return step if 0.0005 <= step <= 10 else None
+    return {"kind": "cartesian", "row_per_column": geometry.row_per_column}
 
 
 def _cine_name(result: OpenResult, show_source_name: bool) -> str:

@@ -48,15 +48,12 @@ function valueAt(axis, index) {
 }
 
 function fanBox({ depths_m: depths, angles_rad: angles }) {
-  const first = angles[0];
-  const last = angles[angles.length - 1];
-  const deepest = depths[depths.length - 1];
-  const xs = [depths[0], deepest].flatMap((r) => [r * Math.sin(first), r * Math.sin(last)]);
-  if (first < 0 && last > 0) xs.push(0);
-  const left = Math.min(...xs);
-  const right = Math.max(...xs);
-  const top = depths[0] * Math.cos(Math.max(Math.abs(first), Math.abs(last)));
-  return { left, top, width: right - left, height: deepest - top };
+  const [first, last] = [angles[0], angles.at(-1)];
+  const outermost = [first, -Math.PI / 2, 0, Math.PI / 2, last].map((angle) => clamp(angle, first, last));
+  const ends = [depths[0], depths.at(-1)];
+  const [xs, zs] = [Math.sin, Math.cos].map((of) => ends.flatMap((r) => outermost.map((angle) => r * of(angle))));
+  const [left, top] = [Math.min(...xs), Math.min(...zs)];
+  return { left, top, width: Math.max(...xs) - left, height: Math.max(...zs) - top };
 }
 
 // How frames are drawn: size of the picture in pixels (a fan has as many rows as asked for), and the way between native

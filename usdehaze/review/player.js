@@ -43,7 +43,7 @@ function complain(error) {
 }
 
 function showPlace() {
-  const time = page.frame_time_known ? `, ${number(state.frame * page.frame_time_s, 2)} s` : '';
+  const time = page.frame_time_known ? `, ${number(page.frame_times_s[state.frame], 2)} s` : '';
   byId('seek').value = state.frame;
   const ofSource = page.first_frame ? ` (${sourceFrame() + 1} in the source)` : '';
   const text = `frame ${state.frame + 1} of ${page.n_frames}${ofSource}${time}`;

@@ -72,16 +72,17 @@ class Study:
     readers: dict[str, tuple[Trial, ...]]
 
 
-def draw_study(named: Sequence[tuple[str, str]], n_readers: int, seed: int) -> Study:
+def draw_study(named: Sequence[tuple[str, str]], n_readers: int, seed: int, shown: str = "") -> Study:
     """Randomises: the order of the cases anew for every reader, the dehazed picture on the left in half of them.
 
     Args:
         named: file name and source's SHA-256 of each result.
         n_readers: at least 1.
-        seed: the same seed, cases and readers give the same study.
+        seed: the same seed, cases, readers and pictures give the same study.
+        shown: hash of the pictures: answers to others are answers to another study.
     """
     cases = tuple(Case(f"case-{i:03d}", name, sha256) for i, (name, sha256) in enumerate(named, 1))
-    told = json.dumps([seed, n_readers, *(asdict(case) for case in cases)])
+    told = json.dumps([seed, n_readers, *(asdict(case) for case in cases), shown])
     digest = hashlib.sha256(told.encode()).digest()
     rng = np.random.default_rng([seed, *digest])
     codes = _codes(n_readers * len(cases), rng)
@@ -115,12 +116,16 @@ def read_study(folder: Path) -> Study:
     path = folder / KEY
     document = read_json(path, FORMAT, "the folder that usdehaze study make wrote")
     try:
-        return Study(
+        study = Study(
             str(document["study"]),
             int(document["seed"]),
             tuple(Case(**case) for case in document["cases"]),
             {reader: tuple(Trial(**trial) for trial in trials) for reader, trials in document["readers"].items()},
         )
+        shown = {(trial.case, trial.left) for trials in study.readers.values() for trial in trials}
+        if not shown <= {(case.case, arm) for case in study.cases for arm in ARMS}:
+            raise ValueError("a trial of no case, or of no arm")
+        return study
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(path, "a damaged key of a study", "the file that usdehaze study make wrote") from None
 

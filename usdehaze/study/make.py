@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
 from usdehaze.io.atomic import PartFile, check_target
+from usdehaze.io.own_files import LazyCine
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.together import commit, prepare
 from usdehaze.page_policy import page_policy
@@ -61,21 +63,22 @@ def make_study(
     pages = [folder / f"reader-{r:02d}.html" for r in range(1, n_readers + 1)]
     for path in (folder / KEY, *pages):
         check_target(path, overwrite)
-    named, pictures, times = [], [], []
+    named, pictures, looks = [], [], []
+    digest = hashlib.sha256()  # of the pictures
     size = 0
     for path in results:
         with open_result(path) as result:
             named.append((path.name, result.cine.source.sha256))
-            pictures.append(_pictures(result, frames or slice(MOST_FRAMES), with_screen))
-            times.append(frame_time_s(result.cine.frame_times_s))
+            pictures.append(_pictures(result, frames or slice(MOST_FRAMES), with_screen, digest))
+            looks.append(_look(result.cine))
         size += sum(len(picture) for arm in pictures[-1].values() for picture in arm)
         if size > MAX_PAGE_BYTES:
             found = f"pages of {len(results)} results would be larger than {MAX_PAGE_BYTES / 1e6:g} MB"
             raise InputError(folder, found, advice="take fewer frames with --frames, for instance --frames 0:8")
-    if len(set(named)) < len(named):
+    if len(set(named)) < len(named) or len({path.resolve() for path in results}) < len(results):
         raise InputError(folder, "the same result twice", "one file a case")
-    study = draw_study(named, n_readers, seed)
-    of_case = {case.case: (shown, time) for case, shown, time in zip(study.cases, pictures, times, strict=True)}
+    study = draw_study(named, n_readers, seed, digest.hexdigest())
+    of_case = {case.case: shown | look for case, shown, look in zip(study.cases, pictures, looks, strict=True)}
     with ExitStack() as stack:
         parts = []
         for path in (folder / KEY, *pages):
@@ -89,8 +92,8 @@ def make_study(
     return study
 
 
-def _pictures(result: OpenResult, frames: slice, with_screen: bool) -> Pictures:
-    """Both arms of a case as a scanner shows them."""
+def _pictures(result: OpenResult, frames: slice, with_screen: bool, digest: hashlib._Hash) -> Pictures:
+    """Both arms of a case as a scanner shows them, taken into a hash as well."""
     cine = result.cine
     chosen = range(*frames.indices(cine.n_frames))
     if not chosen:
@@ -102,6 +105,7 @@ def _pictures(result: OpenResult, frames: slice, with_screen: bool) -> Pictures:
             grey = blank_screen(grey, cine.geometry, 0)
         if isinstance(cine.geometry, Polar):
             grey = scan_convert(grey, cine.geometry)
+        digest.update(grey.tobytes())
         packed = io.BytesIO()
         Image.fromarray(grey).save(packed, format="PNG")
         return base64.b64encode(packed.getvalue()).decode("ascii")
@@ -111,12 +115,19 @@ def _pictures(result: OpenResult, frames: slice, with_screen: bool) -> Pictures:
     }
 
 
-def _page(study: str, reader: str, trials: Sequence[Trial], of_case: dict[str, tuple[Pictures, float]]) -> str:
+def _look(cine: LazyCine) -> dict[str, float]:
+    """How fast its frames follow each other, and how much further apart rows are than columns in the pictures."""
+    row_per_column = 1.0 if isinstance(cine.geometry, Polar) else cine.geometry.row_per_column
+    return {"frame_time_s": frame_time_s(cine.frame_times_s), "row_per_column": row_per_column}
+
+
+def _page(study: str, reader: str, trials: Sequence[Trial], of_case: dict[str, dict[str, Any]]) -> str:
     """The page of one reader."""
     pairs = []
     for trial in trials:
-        pictures, time = of_case[trial.case]
-        pairs.append({"pair": trial.pair, "frame_time_s": time} | {side: pictures[trial.arm(side)] for side in SIDES})
+        case = of_case[trial.case]
+        look = {name: value for name, value in case.items() if name not in ARMS}
+        pairs.append({"pair": trial.pair, **look} | {side: case[trial.arm(side)] for side in SIDES})
     data: dict[str, Any] = {"study": study, "reader": reader, "items": ITEMS, "scale": SCALE, "choice": CHOICE}
     text = {name: (files("usdehaze.study") / f"page.{name}").read_text(encoding="utf-8") for name in ("html", *PLACES)}
     policy = page_policy(text["css"], text["js"])

@@ -82,9 +82,10 @@ function keep() {
 function draw() {
   if (!pictures) return;
   for (const side of SIDES) {
-    const picture = pictures[side][frame], canvas = by(side);
-    if (canvas.width !== picture.width || canvas.height !== picture.height) Object.assign(canvas, { width: picture.width, height: picture.height });
-    canvas.getContext("2d").drawImage(picture, 0, 0);
+    const picture = pictures[side][frame], canvas = by(side), stretch = Math.sqrt(pair().row_per_column);
+    const [width, height] = [Math.round(picture.width / stretch), Math.round(picture.height * stretch)]; // square pixels
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    canvas.getContext("2d").drawImage(picture, 0, 0, width, height);
   }
   by("frame").value = frame + 1;
   by("shown").textContent = `${frame + 1} of ${pictures.left.length}`;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,8 +11,9 @@ import numpy as np
 from usdehaze.cine import Cine
 from usdehaze.errors import InputError
 from usdehaze.io import Reading, Scan, open_scan, read_truth
+from usdehaze.io.detect import stem_of_name
 from usdehaze.validation import metrics
-from usdehaze.validation.regions import Labels, Regions, find_regions
+from usdehaze.validation.regions import Labels, Regions, check_scan_of, find_regions
 
 KS_ALLOWED = 0.1  # tissue may change by this much for nothing
 KS_PENALTY = 2.0
@@ -99,8 +100,11 @@ def find_examples(
         InputError: a scan that cannot be read, or has neither truth nor regions.
     """
     usable: list[tuple[list[int], Regions | None]] = []
+    drawn: dict[Path, Hashable] = {}
     for path in scans:
         with open_scan(path, reading) as scan:
+            if roi is not None:
+                check_scan_of(roi, stem_of_name(scan.source.name), path, scan.source.sha256, drawn)
             regions = None if roi is None else _regions(scan, roi, labels, margin_px)
             if regions is None and not _knows_truth(scan):
                 advice = "draw regions of tissue and haze: --roi FILE"
@@ -140,7 +144,7 @@ def _regions(scan: Scan, roi: str, labels: Labels | None, margin_px: float) -> R
     one = scan.read(0, 1)
     frames = np.broadcast_to(one.frames, (scan.n_frames, *scan.shape))
     cine = replace(one, frames=frames, frame_times_s=None, tissue_mask=None)
-    return find_regions(roi, cine, Path(scan.source.name).stem, labels, margin_px)
+    return find_regions(roi, cine, stem_of_name(scan.source.name), labels, margin_px)
 
 
 def _known(path: Path, frames: Sequence[int]) -> list[Example]:

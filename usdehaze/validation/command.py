@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from usdehaze.cine import Cine
+from usdehaze.cine import Cine, Polar
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
-from usdehaze.validation.regions import AUTOMATIC, GIVEN, Labels, find_regions, labels_and_margin
+from usdehaze.validation.regions import (
+    AUTOMATIC,
+    GIVEN,
+    Labels,
+    Regions,
+    check_scan_of,
+    find_regions,
+    labels_and_margin,
+    stem_for,
+)
 
 REPORTS = b"1.2.840.10008.5.1.4.1.1.88."  # DICOM structured reports are SOP classes under it
+ONE_SOURCE = "several results are of one source, and count as cines of their own: intervals and tests are too sure"
+MOST_OUTSIDE = 0.01  # of a region's pixels: more are told
 NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
 
 
@@ -115,14 +126,20 @@ def _measure(
 
     records: list[dict[str, Any]] = []
     failed = 0
+    measured: set[Path] = set()
+    drawn: dict[Path, Hashable] = {}  # files of regions in a folder, and the hash of the scan that they are of
+    sources: list[str] = []  # of those that could be
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
         pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", True, results))
         for path in results:
             try:
                 name = path.name if unique else str(path)
-                found = _measure_one(
-                    path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen
+                if path.resolve() in measured:
+                    raise InputError(path, "is named twice", "every result once: it would count as another cine")
+                measured.add(path.resolve())
+                found, source = _measure_one(
+                    path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen, drawn
                 )
             except UsdehazeError as error:
                 if len(results) == 1:
@@ -131,6 +148,7 @@ def _measure(
                 failed += 1
             else:
                 records += found
+                sources.append(source)
         if not records:
             raise InputError(roi or truth or results[0], f"none of {len(results)} results could be measured")
     settings: dict[str, Any] = {"results": [path.name for path in results]}
@@ -139,6 +157,8 @@ def _measure(
     if roi is not None:
         settings |= {"roi": roi.name, "regions": _origin(records, roi, labels, margin_px)}
     document = metrics_document(records, bins, **settings)
+    if len(set(sources)) < len(sources):
+        document["settings"]["warnings"].append(ONE_SOURCE)
     if roi is None:
         document["settings"]["warnings"].append(NO_REGIONS)
     return document, failed
@@ -164,8 +184,11 @@ def _measure_one(
     pdf: Path | None,
     first: bool,
     with_screen: bool,
-) -> list[dict[str, Any]]:
-    """Records of one result file, with the name it has in them; its panels and its page where there is a report."""
+    drawn: dict[Path, Hashable],
+) -> tuple[list[dict[str, Any]], str]:
+    """Records of one result file, with the name it has in them, and its source; its panels and its page where there is
+    a report. The source is its hash, or where it has none the result's path.
+    """
     from usdehaze.geometry import image_mask
     from usdehaze.io.doubts import doubts_of
     from usdehaze.io.result import read_result
@@ -175,12 +198,18 @@ def _measure_one(
     for doubt in doubts:
         print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
     cine = result.cine
-    stem = Path(cine.source.name or path.name.removesuffix(".dehazed.h5")).stem
-    regions = None if roi is None else find_regions(roi, cine, stem, labels, margin_px)
-    true_tissue_db = None if truth is None else _true_tissue(truth, stem, cine)
+    regions = None
+    if roi is not None:
+        stem = stem_for(roi, path, cine.source)
+        check_scan_of(roi, stem, path, cine.source.sha256, drawn)
+        regions = find_regions(roi, cine, stem, labels, margin_px, path)
+    simulated = cine.source.name or path.name.replace(".dehazed", "")
+    true_tissue_db = None if truth is None else _true_tissue(truth, simulated, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
-    inside = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2])) if regions is None else None
+    image = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2]))
+    inside = image if regions is None else None
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span, inside)
+    doubts += [] if regions is None else _outside(regions, image)
     if doubts:
         records = [{**record, "doubts": doubts} for record in records]
     if report is not None and pdf is not None:
@@ -196,15 +225,29 @@ def _measure_one(
             write_panels(report, panels, images, span, regions, [path], start)
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
         document = metrics_document(records, bins, **settings)
-        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs), first)
-    return records
+        shape = 1.0 if isinstance(cine.geometry, Polar) else cine.geometry.row_per_column
+        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, shape), first)
+    return records, cine.source.sha256 or str(path)
 
 
-def _true_tissue(truth: Path, stem: str, cine: Cine) -> np.ndarray:
-    """The true tissue of a result's frames, ``(T, H, W)`` in dB."""
+def _outside(regions: Regions, image: np.ndarray) -> list[str]:
+    """A sentence for every role whose regions leave the image, bool ``(H, W)``: what lies there is no echo."""
+    found = []
+    for role in regions.names:
+        masks = (regions.mask(role, t) for t in range(regions.shape[0]))
+        share = max((float((~image[mask]).mean()) for mask in masks if mask.any()), default=0.0)
+        if share > MOST_OUTSIDE:
+            found.append(
+                f"Up to {100 * share:.0f} % of the pixels of its {role} regions in a frame are outside the image."
+            )
+    return found
+
+
+def _true_tissue(truth: Path, name: str, cine: Cine) -> np.ndarray:
+    """The true tissue of a result's frames, ``(T, H, W)`` in dB; ``name`` is that of the simulation in a folder."""
     from usdehaze.io import read_truth
 
-    path = truth / f"{stem}.h5" if truth.is_dir() else truth
+    path = truth / name if truth.is_dir() else truth
     known = read_truth(path)
     frames = slice(cine.source.first_frame, cine.source.first_frame + len(cine.frames))
     hazy = known.cine.frames[frames]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,31 @@ def frame_metrics(
     }
 
 
+def region_record(
+    input_db: np.ndarray, tissue_db: np.ndarray, masks: Mapping[str, np.ndarray], bins: int | None, floor_db: float
+) -> dict[str, Any]:
+    """All figures of the regions of one frame: of tissue and haze where both are there, of faint walls where they are.
+
+    Args:
+        input_db, tissue_db: ``(H, W)`` in dB, before and after.
+        masks: role to bool ``(H, W)``, with or without pixels, of every role.
+        bins: of gCNR; None for equiprobable ones.
+        floor_db: of the input.
+
+    Returns:
+        ``n_pixels`` of the regions and one entry a metric; nothing where there is nothing to measure.
+    """
+    in_tissue, in_haze, faint = (masks[role] for role in (*ROLES, FAINT))
+    record: dict[str, Any] = {}
+    if in_tissue.any() and in_haze.any():
+        record = frame_metrics(input_db, tissue_db, in_tissue, in_haze, bins)
+    if faint.any():
+        found = faint_figures(input_db, tissue_db, faint, in_haze if in_haze.any() else None, floor_db)
+        record["n_pixels"] = record.get("n_pixels", {}) | {FAINT: int(faint.sum())}
+        record |= {key: figure(*values) for key, values in found.items()}
+    return record
+
+
 def region_figures(
     input_db: np.ndarray, tissue_db: np.ndarray, in_tissue: np.ndarray, in_haze: np.ndarray
 ) -> dict[str, Any]:
@@ -180,23 +205,19 @@ def evaluate_cine(
         dynamic_range_db: dB between floor and full scale.
         inside: bool ``(H, W)``, the image, for figures of it as a whole (`image_figures`); None leaves them out.
     """
-    both, faint = (regions.frames(), regions.frames((FAINT,))) if regions is not None else ([], [])
     everywhere = truth_db is not None or regions is None
     records = []
-    for t in range(len(input_db)) if everywhere else sorted({*both, *faint}):
+    for t in range(len(input_db)):
         record: dict[str, Any] = {"cine": name, "frame": first_frame + t}
         in_tissue = in_haze = None
-        if regions is not None and t in both:
-            in_tissue, in_haze = (regions.mask(role, t) for role in ROLES)
-            record |= {"regions": AUTOMATIC} if regions.origin == AUTOMATIC else {}
-            record |= frame_metrics(input_db[t], tissue_db[t], in_tissue, in_haze, bins)
-        if regions is not None and t in faint:
-            walls, chamber = regions.mask(FAINT, t), regions.mask("haze", t)
-            found = faint_figures(
-                input_db[t], tissue_db[t], walls, chamber if chamber.any() else None, -dynamic_range_db
-            )
-            record["n_pixels"] = record.get("n_pixels", {}) | {FAINT: int(walls.sum())}
-            record |= {key: figure(*values) for key, values in found.items()}
+        if regions is not None:
+            masks = {role: regions.mask(role, t) for role in (*ROLES, FAINT)}
+            found = region_record(input_db[t], tissue_db[t], masks, bins, -dynamic_range_db)
+            if not (found or everywhere):
+                continue
+            record |= ({"regions": AUTOMATIC} if found and regions.origin == AUTOMATIC else {}) | found
+            if "gcnr" in found:
+                in_tissue, in_haze = (masks[role] for role in ROLES)
         if inside is not None:
             previous = (input_db[t - 1], tissue_db[t - 1]) if t else None
             whole = image_figures(input_db[t], tissue_db[t], inside, dynamic_range_db, previous)

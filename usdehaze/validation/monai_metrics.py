@@ -43,7 +43,7 @@ class _RegionMetric(CumulativeIterationMetric):
             raise ValueError(f"y must be labels on the frames of y_pred, found {found} for {tuple(y_pred.shape)}")
         if y.shape[1] not in (1, y_pred.shape[1]):
             raise ValueError(f"y must have 1 or {y_pred.shape[1]} channels, as y_pred has, found {y.shape[1]}")
-        frames, labels = y_pred.cpu().numpy(), y.expand(y_pred.shape).cpu().numpy()
+        frames, labels = map(_array, (y_pred, y.expand(y_pred.shape)))
         figures = torch.full(y_pred.shape[:2], math.nan)
         for b, c in np.ndindex(*figures.shape):
             tissue = frames[b, c][labels[b, c] == self.tissue_label]
@@ -60,6 +60,12 @@ class _RegionMetric(CumulativeIterationMetric):
         """
         figures, not_nans = do_metric_reduction(self.get_buffer(), reduction or self.reduction)
         return (figures, not_nans) if self.get_not_nans else figures
+
+
+def _array(values: torch.Tensor) -> np.ndarray:
+    """The values of a tensor wherever it lies, whatever its gradient; of bfloat16, which NumPy has not, in float32."""
+    array: np.ndarray = (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+    return array
 
 
 class GCNRMetric(_RegionMetric):

@@ -45,6 +45,7 @@ def cine_page(
     first_frame: int,
     document: dict[str, Any],
     attrs: dict[str, Any],
+    row_per_column: float = 1.0,
 ) -> Image.Image:
     """The page of one cine: pictures of the middle one of the frames measured, figures, provenance, warnings.
 
@@ -56,6 +57,7 @@ def cine_page(
         first_frame: index in the source of frame 0.
         document: Metrics JSON of this cine alone.
         attrs: root attributes of the result; printed are `SETTINGS`, the version and the priors, nothing else.
+        row_per_column: how much further apart rows are than columns.
 
     Returns:
         RGB image of `PAGE_PX`.
@@ -78,7 +80,8 @@ def cine_page(
         room = PAGE_PX[1] - 2 * MARGIN_PX - page.y - below.y
         if room >= LEAST_PICTURE_PX:
             break
-    page.pictures({CAPTIONS[key]: tile(cine[t], dynamic_range_db, regions, t) for key, cine in images_db.items()}, room)
+    tiles = {CAPTIONS[key]: tile(cine[t], dynamic_range_db, regions, t) for key, cine in images_db.items()}
+    page.pictures(tiles, room, row_per_column)
     full = Image.new("RGB", PAGE_PX, "white")
     for sheet, top in ((page, MARGIN_PX), (below, MARGIN_PX + page.y)):
         full.paste(sheet.image.crop((0, 0, INNER_PX, sheet.y)), (MARGIN_PX, top))
@@ -186,11 +189,12 @@ class _Sheet:
             self.line(line, size)
         self.y += GAP_PX // 2
 
-    def pictures(self, tiles: dict[str, np.ndarray], room_px: int) -> None:
+    def pictures(self, tiles: dict[str, np.ndarray], room_px: int, row_per_column: float) -> None:
         """Pictures of one size side by side under their captions, as large as width and ``room_px`` allow."""
         room_px -= round(LEADING * TEXT) + 2 * GAP_PX
         height, width = next(iter(tiles.values())).shape[:2]
         across = (INNER_PX - (len(tiles) - 1) * GAP_PX) // len(tiles)
+        height *= row_per_column
         scale = min(across / width, room_px / height)
         size = max(1, round(scale * width)), max(1, round(scale * height))
         self.y += GAP_PX

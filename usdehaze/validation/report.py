@@ -148,9 +148,10 @@ def _number(value: float | None) -> str:
 def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()) -> None:
     """One row a frame and metric: the figures, and what they were measured with.
 
-    Columns: cine, frame, metric, input, tissue, delta, pixels of both regions, bins and bias (of input and output) and
-    95 % interval of delta of gCNR, and where the regions came from, if there are any. Text that a spreadsheet would
-    take for a formula begins with an apostrophe. Whoever may not read the ``sources`` may not read it.
+    Columns: cine, frame, metric, input, tissue, delta, pixels of tissue and haze, bins and bias (of input and output)
+    and 95 % interval of delta of gCNR, where the regions came from, if there are any, and pixels of faint walls. Text
+    that a spreadsheet would take for a formula begins with an apostrophe. Whoever may not read the ``sources`` may not
+    read it.
     """
     with atomic(path, True, sources) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -164,6 +165,7 @@ def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()
             "ci95_low",
             "ci95_high",
             "regions",
+            "pixels_faint",
         ]
         writer.writerow(["cine", "frame", "metric", *columns, *extra])
         for record in document["frames"]:
@@ -174,7 +176,7 @@ def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()
                     bias, interval = value.get("bias", {}), value.get("ci95") or (None, None)
                     row = [record["cine"], record["frame"], name, *(value[part_] for part_ in columns)]
                     row += [pixels.get("tissue"), pixels.get("haze"), value.get("bins")]
-                    row += [bias.get("input"), bias.get("tissue"), *interval, origin]
+                    row += [bias.get("input"), bias.get("tissue"), *interval, origin, pixels.get(FAINT)]
                     writer.writerow([cell(value) for value in row])
 
 

@@ -72,15 +72,17 @@ class DicomWriter(Sink):
         frames = self._haze(result) if self.what == "haze" else self._tissue(result)
         try:
             for frame in frames:
-                pixels.append(self._marked(frame))
+                pixels.append(self._marked(frame, result))
         except ValueError as error:
             raise self._too_large(error) from error
 
-    def _marked(self, picture: np.ndarray) -> np.ndarray:
+    def _marked(self, picture: np.ndarray, result: Result) -> np.ndarray:
         if not self.with_mark:
             return picture
         if self._mark is None:
-            text = f"{PRODUCTS[self.what].description} (usdehaze)"
+            strength = result.settings.get("strength", 1.0) if self.what == "tissue" else 1.0
+            how = "usdehaze" if strength == 1 else f"usdehaze, strength {strength:g}"
+            text = f"{PRODUCTS[self.what].description} ({how})"
             self._mark = Mark(text, image_mask(self.source.geometry, self.source.shape), picture)
         return self._mark.on(picture)
 

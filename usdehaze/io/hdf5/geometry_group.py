@@ -70,6 +70,8 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
             values = {field.name: attribute_value(group["sector"], field.name) for field in fields(Sector)}
             sector = _sector(path, **{name: float(value) for name, value in values.items()})
         spacing_m = _pair(attribute_value(group, "spacing_m")) if "spacing_m" in group.attrs else None
+        if spacing_m is not None and not all(0 < side < np.inf for side in spacing_m):
+            raise ValueError("pixels must be some way apart")
         others: tuple[Sector, ...] = ()
         if "others" in group:
             rows = get_dataset(file, "geometry/others", path)[()]

@@ -10,11 +10,13 @@ from usdehaze.validation.regions.model import AUTOMATIC, FAINT, GIVEN, ROLES, Re
 from usdehaze.validation.regions.polygons import compact, polygon_mask
 from usdehaze.validation.regions.reading import (
     AUTO,
+    check_scan_of,
     find_regions,
     labels_and_margin,
     parse_labels,
     read_regions,
     region_file,
+    stem_for,
 )
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Region",
     "Regions",
     "automatic_regions",
+    "check_scan_of",
     "compact",
     "find_regions",
     "labels_and_margin",
@@ -35,4 +38,5 @@ __all__ = [
     "polygon_mask",
     "read_regions",
     "region_file",
+    "stem_for",
 ]

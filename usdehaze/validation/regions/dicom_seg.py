@@ -19,12 +19,14 @@ PIXEL_COPIES = 4  # of a frame of the SEG: bits as bytes, in their order, and as
 SEGMENTATION = "1.2.840.10008.5.1.4.1.1.66.4"  # SOP Class UID of Segmentation Storage
 
 
-def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int, labels: Labels | None) -> list[Region]:
+def read_segmentation(
+    path: Path, shape: tuple[int, int, int], first_frame: int, labels: Labels | None, result: Path | None = None
+) -> list[Region]:
     """Regions of a DICOM SEG, binary or fractional (at least half of the maximum counts as inside).
 
     A frame of the SEG belongs to the frames of the source that its Derivation Image Sequence names (Referenced Frame
-    Number). Where it names none, a segment with one frame holds throughout, and one with as many frames as the cine
-    frame by frame.
+    Number), or of a derived image beside the result, if it is that which it names. Where it names none, a segment with
+    one frame holds throughout, and one with as many frames as the cine frame by frame.
 
     Args:
         path: the file.
@@ -32,17 +34,19 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
         first_frame: index in the source of the cine's first frame.
         labels: Segment Label (any case) or Segment Number that stands for each role; None for segments labelled
             "tissue" and "haze", and "faint" where there is one.
+        result: the file that the cine is the input of.
 
     Raises:
-        InputError: no DICOM SEG, damaged, of another size, without the segments asked for, or with frames that cannot
-            be matched. Segment labels are never repeated: what somebody wrote there may concern a patient.
+        InputError: no DICOM SEG, damaged, of another size, of several images, without the segments asked for, or with
+            frames that cannot be matched. Segment labels are never repeated: what somebody wrote there may concern a
+            patient.
     """
     from usdehaze.io.dicom.bounded import open_inflated, read_attributes, read_meta
     from usdehaze.io.dicom.quiet import quiet
 
     try:
         with quiet(), open_inflated(path, read_meta(path)) as file:
-            return _regions(path, read_attributes(file), shape, first_frame, labels)
+            return _regions(path, read_attributes(file), shape, first_frame, labels, result)
     except InputError:
         raise
     except Exception:  # pydicom raises many kinds, and their texts may quote attributes
@@ -50,9 +54,16 @@ def read_segmentation(path: Path, shape: tuple[int, int, int], first_frame: int,
 
 
 def _regions(
-    path: Path, dataset: Any, shape: tuple[int, int, int], first_frame: int, labels: Labels | None
+    path: Path,
+    dataset: Any,
+    shape: tuple[int, int, int],
+    first_frame: int,
+    labels: Labels | None,
+    result: Path | None,
 ) -> list[Region]:
-    pixels = _pixels(path, dataset, shape)
+    pixels, image = _pixels(path, dataset, shape), _image(path, dataset)
+    if first_frame and result is not None and image in _derived(result):
+        first_frame = 0  # a derived image counts its own frames
     segments = {
         int(item.SegmentNumber): str(item.get("SegmentLabel", "")).strip().lower() for item in dataset.SegmentSequence
     }
@@ -89,6 +100,29 @@ def _pixels(path: Path, dataset: Any, shape: tuple[int, int, int]) -> np.ndarray
     return pixels >= int(dataset.get("MaximumFractionalValue", 1)) / 2
 
 
+def _image(path: Path, dataset: Any) -> str:
+    """SOP Instance UID of the image whose frames a SEG names; "" where it names none."""
+    sources = [source for item in dataset.PerFrameFunctionalGroupsSequence for source in _sources(item)]
+    named = {str(source.get("ReferencedSOPInstanceUID", "")) for source in sources if _numbers(source)}
+    if len(named) > 1:
+        raise InputError(path, f"a DICOM Segmentation of frames of {len(named)} images", "one")
+    return named.pop() if named else ""
+
+
+def _derived(result: Path) -> set[str]:
+    """SOP Instance UIDs of the derived images beside a result."""
+    from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, beside_result
+    from usdehaze.io.dicom.header import open_header, sop_instance
+
+    found = set()
+    for path in (beside_result(result, suffix) for suffix in (DICOM_SUFFIX, DICOM_HAZE_SUFFIX)):
+        if path.is_file():
+            header = open_header(path)
+            header.file.close()
+            found.add(sop_instance(header.attributes))
+    return found
+
+
 def _segment_number(item: Any, dataset: Any) -> int:
     """Referenced Segment Number of a frame, from its own or from the shared functional groups."""
     for groups in (item, *dataset.get("SharedFunctionalGroupsSequence", [])):
@@ -99,12 +133,19 @@ def _segment_number(item: Any, dataset: Any) -> int:
 
 def _source_frames(item: Any) -> list[int]:
     """Frames of the source, from 0, that a frame of the SEG was derived from; empty where it does not say."""
-    numbers: list[int] = []
-    for derivation in item.get("DerivationImageSequence", []):
-        for source in derivation.get("SourceImageSequence", []):
-            named = source.get("ReferencedFrameNumber", [])  # IS, 1 or many
-            numbers += [int(n) - 1 for n in (named if isinstance(named, Sequence) else [named])]
-    return numbers
+    return [number - 1 for source in _sources(item) for number in _numbers(source)]
+
+
+def _sources(item: Any) -> list[Any]:
+    """Images that a frame of the SEG was derived from."""
+    derivations = item.get("DerivationImageSequence", [])
+    return [source for derivation in derivations for source in derivation.get("SourceImageSequence", [])]
+
+
+def _numbers(source: Any) -> list[int]:
+    """Frames of an image that are named, from 1."""
+    named = source.get("ReferencedFrameNumber", [])  # IS, 1 or many
+    return [int(n) for n in (named if isinstance(named, Sequence) else [named])]
 
 
 def _region(

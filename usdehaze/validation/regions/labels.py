@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.nifti import quiet_nibabel
-from usdehaze.io.hdf5.access import get_dataset, open_file, walk
+from usdehaze.io.hdf5.access import attribute, get_dataset, open_file, walk
+from usdehaze.io.hdf5.layouts.axes import turned_by
 from usdehaze.validation.regions.model import Region
 
 Labels = Mapping[str, tuple[str, ...]]  # role -> what stands for it: label values, or names of DICOM segments
 CHALLENGE_LABELS: Labels = {"tissue": ("255",), "haze": ("128",)}
 MAX_VALUES = 64  # more different values and it is a picture, which holds 255 and 128 by accident
+ROLES_KEY = "roles"  # of an attribute, or a text in a PNG
 LABEL_COPIES = 2
 MAX_EXTENSIONS = 2**20  # bytes between the header of a NIfTI file and its voxels
 LABEL_NAMES = ("label", "labels", "roi", "rois", "mask", "segmentation")
@@ -64,6 +68,12 @@ def regions_of_labels(
     return regions
 
 
+def roles_in(text: object) -> Labels | None:
+    """The labels of a text "tissue=255 haze=128 faint=64", as ``usdehaze regions`` writes one; None of any other."""
+    pairs = re.findall(r"\b(tissue|haze|faint)=(\d+)", text) if isinstance(text, str) else []
+    return {role: (value,) for role, value in pairs} or None
+
+
 def _number(path: Path, role: str, value: str) -> float:
     try:
         return float(value)
@@ -71,8 +81,9 @@ def _number(path: Path, role: str, value: str) -> float:
         raise InputError(path, f"--labels says {role}={value}, but a label image holds numbers", "a number") from None
 
 
-def read_png(path: Path) -> np.ndarray:
-    """Label image as ``(1, H, W)``: grey values, or where its palette has colours their numbers in it.
+def read_png(path: Path) -> tuple[np.ndarray, Labels | None]:
+    """Label image as ``(1, H, W)``: grey values, or where its palette has colours their numbers in it; 0 where no
+    opacity hides them. And what it says of its roles, see `roles_in`.
 
     Raises:
         InputError: damaged.
@@ -83,15 +94,20 @@ def read_png(path: Path) -> np.ndarray:
         with Image.open(path, formats=("PNG",)) as image:
             spend(path, memory=8 * image.height * image.width)
             coloured = image.mode == "P" and any(len(set(c)) > 1 for _, c in image.convert("RGB").getcolors())
-            return np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))[None]
+            labels = np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))
+            if image.has_transparency_data and not image.mode.startswith("I"):
+                labels = np.where(np.asarray(image.convert("RGBA"))[..., 3] > 0, labels, 0)
+            return labels[None], roles_in(image.info.get(ROLES_KEY))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
 
 def read_h5_labels(
     path: Path, dataset: str | None, shape: tuple[int, int, int], first_frame: int, source_frames: int
-) -> np.ndarray:
-    """The label dataset of an HDF5 file as ``(N, H, W)``.
+) -> tuple[np.ndarray, Labels | None]:
+    """The label dataset of an HDF5 file as ``(N, H, W)``, and what it says of its roles, see `roles_in`.
+
+    MATLAB and Octave store columns before rows.
 
     Args:
         path: the file.
@@ -105,6 +121,10 @@ def read_h5_labels(
         InputError: not readable, no such dataset, none that fits, or several.
     """
 
+    def size_of(dataset: h5py.Dataset) -> tuple[int, ...]:
+        size: tuple[int, ...] = dataset.shape
+        return (*size[:-2], size[-1], size[-2]) if turned_by(dataset) else size
+
     def fits(size: tuple[int, ...]) -> bool:
         n = size[0] if len(size) == 3 else 1
         return size[-2:] == shape[1:] and (n in (1, shape[0]) or _of_source(n, shape[0], first_frame, source_frames))
@@ -112,7 +132,7 @@ def read_h5_labels(
     with open_file(path) as file:
         if dataset is None:
             stored = {name: d for name, d in walk(file, path)[0].items() if d.dtype.kind in "buif" and d.ndim in (2, 3)}
-            found: dict[str, tuple[int, ...]] = {name: d.shape for name, d in stored.items()}
+            found: dict[str, tuple[int, ...]] = {name: size_of(d) for name, d in stored.items()}
             fitting = [name for name, size in found.items() if fits(size)]
             named = [name for name in fitting if name.rsplit("/", 1)[-1].lower() in LABEL_NAMES]
             candidates = named or fitting
@@ -124,12 +144,14 @@ def read_h5_labels(
                 raise InputError(path, f"several label datasets ({', '.join(candidates[:8])})", "one", advice)
             dataset = candidates[0]
         chosen = get_dataset(file, dataset, path)
-        if chosen.dtype.kind not in "buif" or chosen.ndim not in (2, 3) or not fits(chosen.shape):
+        if chosen.dtype.kind not in "buif" or chosen.ndim not in (2, 3) or not fits(size_of(chosen)):
             raise InputError(path, f"{dataset} is {chosen.shape} {chosen.dtype}", f"labels {shape[1:]} or {shape}")
         frames = _needed(chosen.shape[0], shape[0], first_frame, source_frames) if chosen.ndim == 3 else slice(None)
         spend(path, memory=LABEL_COPIES * chosen.dtype.itemsize * math.prod(shape[-chosen.ndim :]))
         stack = np.asarray(chosen[frames])
-    return stack[None] if stack.ndim == 2 else stack
+        stack = stack.swapaxes(-1, -2) if turned_by(chosen) else stack
+        roles = roles_in(attribute(chosen, ROLES_KEY))
+    return stack[None] if stack.ndim == 2 else stack, roles
 
 
 def read_nifti(path: Path, shape: tuple[int, int, int], first_frame: int = 0, source_frames: int = 0) -> np.ndarray:

@@ -54,6 +54,12 @@ class Regions:
     origin: str = GIVEN
     margin_px: float = 0.0
 
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """Names of the regions by role: of tissue and haze, and of faint walls where there are any."""
+        names = {role: [region.name for region in self.regions if region.role == role] for role in (*ROLES, FAINT)}
+        return {role: of_role for role, of_role in names.items() if of_role or role in ROLES}
+
     def mask(self, role: str, frame: int) -> np.ndarray:
         """Bool ``(H, W)``: union of the regions of one role in one frame."""
         union = np.zeros(self.shape[1:], dtype=bool)
@@ -99,7 +105,8 @@ class Regions:
 
         def inner(region: Region) -> PackedMasks:
             masks = (region.mask[n] for n in range(len(region.mask)))
-            return PackedMasks((ndimage.distance_transform_edt(m) > margin_px for m in masks), self.shape[1:])
+            inner = (m if m.all() else ndimage.distance_transform_edt(m) > margin_px for m in masks)
+            return PackedMasks(inner, self.shape[1:])
 
         regions = tuple(replace(region, mask=inner(region)) for region in self.regions)
         return replace(self, regions=regions, margin_px=margin_px)

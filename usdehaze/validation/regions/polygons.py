@@ -15,11 +15,21 @@ from usdehaze.errors import InputError
 from usdehaze.validation.regions.masks import PackedMasks
 from usdehaze.validation.regions.model import FAINT, ROLES, Region
 
+NAMES = ("name", "role", "frames", "polygon", "units")  # of what a region has
 UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
 
 
-def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geometry: Geometry | None) -> list[Region]:
+def read_polygons(
+    path: Path, shape: tuple[int, int, int], source: tuple[int, int], geometry: Geometry | None
+) -> list[Region]:
     """The regions of a JSON file; see `usdehaze.validation.regions.reading` for the form.
+
+    Args:
+        path: the file.
+        shape: ``(T, H, W)`` of the cine.
+        source: index in the source of the cine's first frame, and how many frames the source has, 0 where that is not
+            known.
+        geometry: of the cine, for polygons in physical units.
 
     Raises:
         InputError: one line that says what is wrong with which region.
@@ -36,8 +46,9 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
+    _check_names(path, "it", document)
     units = document.get("units", "px")
-    return [_region(path, entry, index, shape, first_frame, geometry, units) for index, entry in enumerate(entries)]
+    return [_region(path, entry, index, shape, source, geometry, units) for index, entry in enumerate(entries)]
 
 
 def compact(entry: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +99,7 @@ def _region(
     entry: Any,
     index: int,
     shape: tuple[int, int, int],
-    first_frame: int,
+    source: tuple[int, int],
     geometry: Geometry | None,
     units: object,
 ) -> Region:
@@ -97,11 +108,12 @@ def _region(
         raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
     name = str(entry.get("name", index))
     label = f'region "{name[:80]}"'
+    _check_names(path, label, entry)
     role = entry.get("role")
     if role not in (*ROLES, FAINT):
         raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue", "haze" or "faint"')
     spend(path, memory=shape[1] * shape[2], objects=1)
-    frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
+    frames = _frames(path, label, entry.get("frames"), shape[0], *source)
     polygon = _corners(path, label, entry.get("polygon"))
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
@@ -116,18 +128,31 @@ def _region(
     return Region(name, role, PackedMasks([mask], shape[1:]), frames)
 
 
-def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int) -> frozenset[int] | range:
-    """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none."""
+def _check_names(path: Path, where: str, given: dict[str, Any]) -> None:
+    """Refuses names that are meant for ours, and would be passed over: "frame", "Units"."""
+    for key in given:
+        meant = next((name for name in NAMES if key.lower().rstrip("s") == name.rstrip("s")), key)
+        if key != meant:
+            raise InputError(path, f'{where} has "{key}"', f'"{meant}"')
+
+
+def _frames(
+    path: Path, label: str, frames: Any, n_frames: int, first_frame: int, source_frames: int
+) -> frozenset[int] | range:
+    """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none.
+
+    Those of the source that the cine has not are left out.
+    """
     if frames is None:
         return range(n_frames)
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
         found = f"{label} has frames {json.dumps(frames)[:80]}"
         raise InputError(path, found, "a list of frame indices such as [0, 1]")
     for t in frames:
-        if not 0 <= t - first_frame < n_frames:
+        if not (0 <= t - first_frame < n_frames or 0 <= t < source_frames):
             expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
             raise InputError(path, f"{label} names frame {t}", expected)
-    return frozenset(t - first_frame for t in frames)
+    return frozenset(t - first_frame for t in frames if 0 <= t - first_frame < n_frames)
 
 
 def _corners(path: Path, label: str, polygon: Any) -> np.ndarray:

@@ -11,18 +11,21 @@
 * a DICOM Segmentation, whose segments ``--labels`` names by number or label.
 
 Frames are counted as in the source file: a result of ``--frames 4:8`` has the frames 4 to 7. In :class:`Regions` they
-are counted from 0 in the result.
+are counted from 0 in the result. Frames of the source that the result has not are left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 from usdehaze.budget import check_regular, spending
-from usdehaze.cine import Cine, Geometry
+from usdehaze.cine import Cine, Geometry, Source
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.io.detect import RESULT_SUFFIX, stem_of_name
+from usdehaze.io.formats import HDF5
 from usdehaze.validation.regions.automatic import automatic_regions
 from usdehaze.validation.regions.dicom_seg import read_segmentation
 from usdehaze.validation.regions.labels import Labels, read_h5_labels, read_nifti, read_png, regions_of_labels
@@ -38,7 +41,12 @@ EXPECTED = "a file of regions (JSON polygons, label PNG, NIfTI or HDF5, DICOM Se
 
 
 def find_regions(
-    roi: str | Path, cine: Cine, stem: str = "", labels: Labels | None = None, margin_px: float = 0.0
+    roi: str | Path,
+    cine: Cine,
+    stem: str = "",
+    labels: Labels | None = None,
+    margin_px: float = 0.0,
+    result: Path | None = None,
 ) -> Regions:
     """The regions of a cine that ``--roi`` means.
 
@@ -49,6 +57,7 @@ def find_regions(
         stem: of the scan's name, for a folder.
         labels: as :func:`parse_labels` gives them.
         margin_px: erosion of the regions, pixels; automatic ones have their own.
+        result: the file that the cine is the input of.
 
     Raises:
         InputError: no such file, or regions that cannot be used.
@@ -58,7 +67,7 @@ def find_regions(
     path = region_file(roi, stem)
     shape = (cine.frames.shape[0], cine.frames.shape[1], cine.frames.shape[2])
     how: dict[str, Any] = {"labels": labels, "margin_px": margin_px, "source_frames": cine.source.frames}
-    return read_regions(path, shape, cine.source.first_frame, geometry=cine.geometry, **how)
+    return read_regions(path, shape, cine.source.first_frame, geometry=cine.geometry, result=result, **how)
 
 
 def read_regions(
@@ -70,6 +79,7 @@ def read_regions(
     labels: Labels | None = None,
     margin_px: float = 0.0,
     source_frames: int = 0,
+    result: Path | None = None,
 ) -> Regions:
     """Read a file of regions for frames of the given shape.
 
@@ -82,6 +92,7 @@ def read_regions(
         margin_px: pixels of every region within this distance of its border are left out.
         source_frames: that the source has, 0 where that is not known: a stack of labels is of all of them, or of the
             cine's.
+        result: the file that the cine is the input of: a Segmentation may be of a derived image beside it.
 
     Raises:
         InputError: one line that says what is wrong: not readable, none of these forms, unknown role, a polygon of
@@ -92,7 +103,7 @@ def read_regions(
     check_regular(path)
     with spending(path, extra=MASK_BYTES * shape[0] * shape[1] * shape[2]):
         regions = Regions(
-            tuple(_read(path, dataset, shape, (first_frame, source_frames), geometry, labels)), shape, path.name
+            tuple(_read(path, dataset, shape, (first_frame, source_frames), geometry, labels, result)), shape, path.name
         )
         return checked(path, regions.eroded(margin_px), first_frame)
 
@@ -104,6 +115,7 @@ def _read(
     source: tuple[int, int],
     geometry: Geometry | None,
     labels: Labels | None,
+    result: Path | None,
 ) -> list[Region]:
     """The regions of a file of any form; ``source`` is its first frame and its number of frames."""
     try:
@@ -112,16 +124,17 @@ def _read(
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", EXPECTED) from None
     if head[128:] == b"DICM":
-        return read_segmentation(path, shape, source[0], labels)
-    if dataset is not None or head.startswith(b"\x89HDF\r\n\x1a\n"):
-        stack = read_h5_labels(path, dataset, shape, *source)
-        return regions_of_labels(path, stack, shape, labels)
+        return read_segmentation(path, shape, source[0], labels, result)
+    if dataset is not None or HDF5.signature(path, head):
+        stack, roles = read_h5_labels(path, dataset, shape, *source)
+        return regions_of_labels(path, stack, shape, labels or roles)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return regions_of_labels(path, read_png(path), shape, labels)
+        stack, roles = read_png(path)
+        return regions_of_labels(path, stack, shape, labels or roles)
     if path.name.lower().endswith(NIFTI_SUFFIXES):
         return regions_of_labels(path, read_nifti(path, shape, *source), shape, labels)
     if labels is None:
-        return read_polygons(path, shape, source[0], geometry)
+        return read_polygons(path, shape, source, geometry)
     raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
 
 
@@ -157,6 +170,27 @@ def _split(path: Path) -> tuple[Path, str | None]:
     if colon and dataset and not path.exists() and Path(file).is_file():
         return Path(file), dataset
     return path, None
+
+
+def stem_for(roi: str | Path, result: Path, source: Source) -> str:
+    """What the regions of a result are called in a folder: as the result, where they are there, or the scan has no name
+    or that very one (several scans share a stem, or it is a UID); else as the scan, without suffixes of a format."""
+    own = result.name.removesuffix(RESULT_SUFFIX)
+    return own if source.name in ("", own) or region_file(roi, own).is_file() else stem_of_name(source.name)
+
+
+def check_scan_of(roi: str | Path, stem: str, scan: Path, known: Hashable, scans: dict[Path, Hashable]) -> None:
+    """Refuses what a folder has for one scan for a second one of its name, as in patients' folders.
+
+    Args:
+        roi, stem: see `region_file`.
+        scan: its file or that of its result, for errors.
+        known: what it is known by.
+        scans: so far by the files of their regions; this one is put in.
+    """
+    if Path(roi).is_dir() and scans.setdefault(region_file(roi, stem), known) != known:
+        found = f"its regions, {region_file(roi, stem)}, are those of another scan of this name"
+        raise InputError(scan, found, "names that differ, or scans of one name taken one after the other")
 
 
 def region_file(roi: str | Path, stem: str) -> Path:

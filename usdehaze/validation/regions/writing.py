@@ -14,8 +14,9 @@ import usdehaze
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.optional import needed
+from usdehaze.validation.regions.labels import ROLES_KEY
 from usdehaze.validation.regions.model import AUTOMATIC, FAINT, Regions
-from usdehaze.validation.regions.reading import find_regions, labels_and_margin
+from usdehaze.validation.regions.reading import find_regions, labels_and_margin, stem_for
 
 LEVELS = {"tissue": 255, "haze": 128, FAINT: 64}  # tissue and haze as in the DehazingEcho2025 challenge
 SUFFIXES = (".dcm", ".png", ".h5", ".hdf5")
@@ -67,8 +68,7 @@ def write_regions(
     if kind == ".dcm":
         image, source = source_image(result, cine.source, given)
         sources.append(image)
-    stem = Path(cine.source.name or result.name.removesuffix(".dehazed.h5")).stem
-    found = find_regions(roi, cine, stem, *labels_and_margin(labels, margin_px))
+    found = find_regions(roi, cine, stem_for(roi, result, cine.source), *labels_and_margin(labels, margin_px), result)
     if source is None:
         write_labels(path, found, overwrite, sources)
     else:
@@ -103,20 +103,24 @@ def write_labels(path: Path, regions: Regions, overwrite: bool, sources: list[Pa
     Raises:
         InputError: regions that change from frame to frame, in a PNG; or the file cannot be written.
     """
-    from PIL import Image
+    from PIL import Image, PngImagePlugin
 
     from usdehaze.io.atomic import atomic
     from usdehaze.io.h5_output import Hdf5Output
 
     stack, png = label_stack(regions), path.suffix.lower() == ".png"
+    roles = " ".join(f"{role}={level}" for role, level in LEVELS.items() if (stack == level).any())
     if png and len(stack) > 1:
         raise InputError(path, "cannot hold regions that change from frame to frame", "the name of an .h5 or .dcm file")
     with atomic(path, overwrite, sources) as part:
         if png:
-            Image.fromarray(stack[0]).save(part, format="PNG")
+            info = PngImagePlugin.PngInfo()
+            info.add_text(ROLES_KEY, roles)
+            Image.fromarray(stack[0]).save(part, format="PNG", pnginfo=info)
             return
         output = Hdf5Output(part)
-        output.file.create_dataset("labels", data=stack, chunks=(1, *stack.shape[1:]), compression="gzip")
+        labels = output.file.create_dataset("labels", data=stack, chunks=(1, *stack.shape[1:]), compression="gzip")
+        labels.attrs[ROLES_KEY] = roles
         output.check()
         output.close()
 
