@@ -46,7 +46,7 @@ def read_polygons(
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
-    _check_names(path, "it", document)
+    _check_names(path, "it", document, ("regions", "units"))
     units = document.get("units", "px")
     return [_region(path, entry, index, shape, source, geometry, units) for index, entry in enumerate(entries)]
 
@@ -128,10 +128,10 @@ def _region(
     return Region(name, role, PackedMasks([mask], shape[1:]), frames)
 
 
-def _check_names(path: Path, where: str, given: dict[str, Any]) -> None:
+def _check_names(path: Path, where: str, given: dict[str, Any], names: tuple[str, ...] = NAMES) -> None:
     """Refuses names that are meant for ours, and would be passed over: "frame", "Units"."""
     for key in given:
-        meant = next((name for name in NAMES if key.lower().rstrip("s") == name.rstrip("s")), key)
+        meant = next((name for name in names if key.lower().rstrip("s") == name.rstrip("s")), key)
         if key != meant:
             raise InputError(path, f'{where} has "{key}"', f'"{meant}"')
 
