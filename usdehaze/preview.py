@@ -143,8 +143,8 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     depths, angles = np.asarray(geometry.depths_m, np.float64), np.asarray(geometry.angles_rad, np.float64)
     x_edges = [r * np.sin(a) for r in (depths[0], depths[-1]) for a in (angles[0], angles[-1])]
     x_min, x_max = min(x_edges), max(x_edges)
-    z_min, z_max = depths[0] * np.cos(np.abs(angles).max()), depths[-1]
-    pitch = (z_max - z_min) / (height - 1)
+    z_max, pitch = depths[-1], pitch_m(geometry, height)
+    z_min = z_max - (height - 1) * pitch
     width = max(2, round((x_max - x_min) / pitch) + 1)
     z, x = np.meshgrid(np.linspace(z_min, z_max, height), np.linspace(x_min, x_max, width), indexing="ij")
     row = np.interp(np.hypot(x, z), depths, np.arange(len(depths)), left=-2, right=-2)
@@ -152,6 +152,12 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     picture = map_coordinates(frame.astype(np.float64), [row, column], order=1, mode="constant", cval=0.0)
     picture[(row < 0) | (column < 0)] = 0
     return np.rint(picture).astype(np.uint8)
+
+
+def pitch_m(geometry: Polar, height: int = PANEL_HEIGHT) -> float:
+    """Distance between the pixels of a picture by `scan_convert`, m."""
+    nearest_m = float(geometry.depths_m[0]) * float(np.cos(np.abs(geometry.angles_rad).max()))
+    return (float(geometry.depths_m[-1]) - nearest_m) / (height - 1)
 
 
 def picture_of(result: Result, index: int, with_screen: bool = False) -> np.ndarray:

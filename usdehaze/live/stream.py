@@ -28,10 +28,12 @@ class Sent:
     Attributes:
         matrix: ``(4, 4)`` from (column, row, slice, 1) to mm.
         timestamp_s: of the sender, s since 1970.
+        world: whose mm these are: "ras", as of most senders, or "lps".
     """
 
     matrix: np.ndarray
     timestamp_s: float
+    world: str
 
 
 @dataclass(frozen=True)
