@@ -91,6 +91,17 @@ def test_a_ring_of_files_that_are_written_over_again_gives_new_frames(tmp_path, 
         assert (next(frames).values == FRAMES[index]).all()
 
 
+def test_files_of_any_time_are_new_when_they_come(tmp_path, start):
+    write(tmp_path / "ahead.png", FRAMES[0], 3600)  # of another clock, an hour ahead
+    (tmp_path / "folder.png").mkdir()
+    frames = start()
+    assert (next(frames).values == FRAMES[0]).all()
+    for index, at_s in ((1, 0), (2, -86400), (3, -86401)):  # the last ones copied with their times
+        write(tmp_path / f"{index}.png", FRAMES[index], at_s)
+        frame = next(frames)
+        assert (frame.values == FRAMES[index]).all() and frame.missed == 0
+
+
 def test_of_a_file_that_grows_only_new_frames_come(tmp_path, start):
     def save(n_frames, at_s):
         first, *more = map(Image.fromarray, FRAMES[:n_frames])
