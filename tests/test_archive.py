@@ -152,6 +152,17 @@ def test_results_of_a_run_that_was_ended_are_kept_and_those_of_other_settings_ar
         assert read_result(out / "a.dehazed.h5").settings["seed"] == 1
 
 
+def test_a_result_in_the_way_of_a_scan_without_suffix_is_no_fault_of_the_scan(tmp_path, posterior):
+    write_dicom(tmp_path / "IM1", fan_frames(1))
+    (tmp_path / "p2").mkdir()
+    Image.fromarray(fan_frames(1)[0]).save(tmp_path / "p2" / "1.png")
+    for name in ("IM1", "p2"):
+        (tmp_path / f"{name}.dehazed.h5").write_text("of somebody else")
+    rows = [worker(posterior, tmp_path, attempts=1).work(source) for source in list_sources([str(tmp_path)])]
+    assert [row.outcome for row in rows] == ["failed", "failed"]
+    assert all("dehazed.h5: exists already" in row.error for row in rows)
+
+
 class Broken:
     """A dehazer that always fails."""
 
@@ -229,6 +240,7 @@ def test_two_scans_never_write_one_file(tmp_path):
 def test_a_store_shows_files_whole_or_not_at_all(tmp_path, monkeypatch):
     (tmp_path / "here").write_bytes(b"1234")
     store = Store((tmp_path / "out").as_uri())
+    store.put(tmp_path / "here", "long/" + 250 * "n")
     store.put(tmp_path / "here", "a/b")
     assert store.exists("a/b") and not store.exists("a/c") and store.names("a") == ["b"] and store.names("z") == []
 
@@ -265,7 +277,7 @@ def test_the_manifest_knows_what_is_finished_and_sums_up(tmp_path):
     assert [s.uri for s in left_of(sources, later.finished("other"))] == ["a", "b", "c", "d"]
     assert [s.uri for s in left_of([replace(sources[0], stamp="u")], later.finished(own))] == ["a"]
     time.sleep(0.002)
-    later.append([row("c", "dehazed", own, frames=2, seconds=0.5)], settings)
+    later.append([row("c", "dehazed", own, frames=2, seconds=0.5, results={"c.h5": "1f"})], settings)
     summary = later.summary()
     assert summary.scans == {"dehazed": 2, "kept": 0, "quarantined": 1, "failed": 0}
     assert (summary.frames, summary.seconds, summary.parts) == (5, 2.0, 2)
@@ -277,6 +289,24 @@ def test_the_manifest_knows_what_is_finished_and_sums_up(tmp_path):
     next(tmp_path.glob("manifest/*.parquet")).write_bytes(b"PAR1 broken")
     done = run("archive", "--status", tmp_path)
     assert done.exit_code == 1 and "cannot be read as a part of a manifest" in done.stderr
+
+
+def test_a_scan_whose_result_a_run_of_other_settings_replaced_is_left_to_do(tmp_path):
+    sources, manifest = [Source(name, 1, "t", "", name) for name in "ab"], Manifest(Store(str(tmp_path)))
+
+    def left(seed):
+        return [s.uri for s in left_of(sources, Manifest(Store(str(tmp_path))).finished(identity({"seed": seed})))]
+
+    def dehazed(name, seed):
+        time.sleep(0.002)
+        manifest.append([row(name, "dehazed", identity({"seed": seed}), results={f"{name}.h5": "0f"})], {"seed": seed})
+
+    dehazed("a", 0)
+    dehazed("b", 0)
+    dehazed("a", 1)
+    assert (left(0), left(1)) == (["a"], ["b"])
+    dehazed("a", 0)
+    assert (left(0), left(1)) == ([], ["a", "b"])
 
 
 def test_a_folder_for_what_is_fetched_does_not_outlive_its_process(tmp_path):

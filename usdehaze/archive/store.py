@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.errors import InputError, UsdehazeError, foreign
-from usdehaze.io.atomic import PART, atomic
+from usdehaze.io.atomic import PART, atomic, short
 from usdehaze.optional import needed
 
 EXTRA = "archive"
@@ -103,7 +103,7 @@ class Store:
                 return
             folder, _, last = target.rpartition("/")
             self.files.makedirs(folder, exist_ok=True)
-            part = f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
+            part = f"{folder}/.{short(last)}.{secrets.token_hex(4)}{PART}"
             try:
                 self.files.put_file(str(file), part)
                 self.files.mv(part, target)

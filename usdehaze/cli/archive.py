@@ -160,7 +160,8 @@ class _FolderProcess:
         notes = tuple(readable(in_full(note)) for note in entry.notes)
         if entry.outcome != "dehazed":
             error = entry.error or f"{job.result}: is not whole; remove it"
-            of_scan = isinstance(self.worker.error, UsdehazeError) and error.startswith(readable(str(scan)))
+            name = readable(str(scan))  # which that of a result beside it may begin with
+            of_scan = isinstance(self.worker.error, UsdehazeError) and error.startswith((f"{name}: ", f"{name}/"))
             return Done("quarantined" if of_scan else "failed", entry.frames, entry.sha256, notes, error=error)
         made = {Path(file).name: digest for file, digest in entry.results.items()}
         return Done("dehazed", entry.frames, entry.sha256, notes, made)
