@@ -172,6 +172,25 @@ def test_a_folder_is_mirrored_and_one_bad_scan_stops_nothing(tmp_path, model):
     assert model.loaded == 1
 
 
+def test_what_is_no_scan_in_a_folder_is_told(tmp_path, model):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "a.h5", {"x": fan_frames()})
+    for name in ("b.nrrd", "c.nrrd"):
+        (folder / name).write_bytes(b"NRRD0004\n")
+    done = run("process", folder)
+    assert done.exit_code == 0 and done.stdout.splitlines()[-1] == "1 scans dehazed, 0 failed"
+    assert f"usdehaze: {folder / 'b.nrrd'} and 1 more: NRRD, which is not read; left out" in done.stderr.splitlines()
+    (folder / "copy.h5").write_bytes(b"")
+    done = run("process", folder, "--skip-existing", "--log", tmp_path / "log.jsonl")
+    assert done.exit_code == 1 and done.stdout.splitlines()[-1] == "0 scans dehazed, 1 failed, 1 skipped"
+    assert (
+        f"{folder / 'copy.h5'}: is no scan (empty)" in done.stderr and "copy.h5" in (tmp_path / "log.csv").read_text()
+    )
+    done = run("info", folder)
+    assert done.exit_code == 1 and "is no scan (empty)" in done.stderr
+
+
 def forbid(monkeypatch, private):
     """Makes the system tell as little of a folder as it tells those who may not look into it."""
     real = os.stat

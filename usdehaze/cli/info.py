@@ -33,15 +33,14 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
 
     FILE may be a folder: every scan in it.
     """
-    from usdehaze.io import list_scans
-    from usdehaze.io.detect import lost_in
+    from usdehaze.io.detect import look_in
 
     console, failed, reading = console_of(ctx), 0, take_reading(options)
-    scans = list_scans([file])
-    for lost in lost_in([file]).values():
+    found = look_in(file)
+    for lost in found.lost.values():
         console.report(lost)
         failed += 1
-    for scan in scans:
+    for scan in found.scans:
         try:
             lines = describe_file(scan, reading)
         except Exception as error:
@@ -52,7 +51,7 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
         for label, value in lines:
             console.say(f"  {label + ':':<15}{value}")
     if os.path.isdir(file):
-        console.say(f"{len(scans)} scans, {failed} of them unreadable")
+        console.say(f"{len(found.scans) + len(found.lost)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)
 
 

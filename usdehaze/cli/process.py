@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,21 +97,24 @@ def process(
         from usdehaze.preview import check_kind
 
         check_kind(preview)
-    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
-    reading = take_reading(options)
-    from usdehaze.io.detect import lost_in, own_images_in
+    from usdehaze.io.detect import look_in
     from usdehaze.io.names import readable
 
-    if own := own_images_in(files):
-        others = f" and {len(own) - 1} more" if len(own) > 1 else ""
-        console.note(f"{own[0]}{others}: made by usdehaze, left out")
+    found = list(map(look_in, files))
+    jobs = plan_jobs(files, out_dir, preview, formats == "zea", save_haze, review, found)
+    reading = take_reading(options)
+    if own := [path for each in found for path in each.own]:
+        console.note(f"{_first_of(own)}: made by usdehaze, left out")
+    foreign = {path: kind for each in found for path, kind in each.foreign.items()}
+    for kind in dict.fromkeys(foreign.values()):
+        console.note(f"{_first_of([path for path in foreign if foreign[path] == kind])}: {kind}; left out")
     batch = BatchLog(log, jobs)
     # what is left of the options is the model's business
     look: dict[str, Any] = {"with_screen": with_screen, "mark": mark, "roi": roi}
     worker = Worker(options, console, overwrite, skip_existing, preview, transfer_syntax, log is not None, **look)
     outcomes: Counter[Outcome] = Counter()
     with batch:
-        for path, lost in lost_in(files).items():
+        for path, lost in {path: lost for each in found for path, lost in each.lost.items()}.items():
             console.report(lost)
             batch.add(Entry(readable(str(path)), error=readable(str(lost))))
             outcomes["failed"] += 1
@@ -125,6 +128,11 @@ def process(
         skipped = f", {outcomes['skipped']} skipped" if skip_existing else ""
         console.say(f"{outcomes['dehazed']} scans dehazed, {outcomes['failed']} failed{skipped}")
     ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
+
+
+def _first_of(paths: Sequence[Path]) -> str:
+    """The first of some files, and how many more there are."""
+    return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def _fetched(ctx: click.Context, files: tuple[str, ...], url: str | None, out_dir: str | None) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ _FOREIGN = {  # what is not read
     re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
     re.compile(rb"PK\x03\x04|\x1f\x8b"): "a zip or gzip archive, to be unpacked",
 }
+NO_KIND = _EMPTY, _UNKNOWN = "empty", "unknown content"
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 # Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
 # registrations and segmentations
@@ -251,6 +252,7 @@ FORMATS = [
     IMAGE_FOLDER,
 ]
 SUFFIXES = sorted({suffix for found in FORMATS for suffix in found.suffixes}, key=len, reverse=True)
+SCAN_SUFFIXES = tuple(suffix for found in FORMATS if found.open_image is None for suffix in found.suffixes)
 
 
 def format_of(path: str | os.PathLike[str]) -> FileFormat | None:
@@ -268,13 +270,18 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     Raises:
         InputError: as of `format_of`.
     """
+    return look_at(path)[1]
+
+
+def look_at(path: str | os.PathLike[str]) -> tuple[FileFormat | None, str]:
+    """`format_of` and `kind_of` a file or folder."""
     found, start = _look(Path(path))
     if found is not None:
-        return found.name
+        return found, found.name
     if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
-        return "perhaps a DICOM data set, but without the header of a DICOM file"
-    foreign = next((name for signature, name in _FOREIGN.items() if signature.match(start)), "unknown content")
-    return foreign if start else "empty"
+        return None, "perhaps a DICOM data set, but without the header of a DICOM file"
+    foreign = next((name for signature, name in _FOREIGN.items() if signature.match(start)), _UNKNOWN)
+    return None, foreign if start else _EMPTY
 
 
 def _look(path: Path) -> tuple[FileFormat | None, bytes]:
