@@ -172,6 +172,16 @@ def test_the_log_has_a_line_a_file_and_becomes_a_table(tmp_path, model, study): 
     assert outcomes == {scan: row["outcome"] for scan, row in rows.items()}
 
 
+def test_a_line_that_was_cut_off_costs_no_other(tmp_path, model, study):  # noqa: F811
+    log = tmp_path / "batch.jsonl"
+    run("process", study / "p1" / "a.h5", "-o", tmp_path / "x", "--log", log)
+    log.write_text(log.read_text() + '{"scan": "p1/b.h5", "outc')  # as a full disk leaves it
+    run("process", study / "p2" / "a.h5", "-o", tmp_path / "y", "--log", log)
+    with open(log.with_suffix(".csv"), newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert [row["scan"] for row in rows] == [str(study / name / "a.h5") for name in ("p1", "p2")]
+
+
 def test_the_log_holds_no_attribute_of_a_patient_and_no_formula(tmp_path, model, monkeypatch):  # noqa: F811
     (tmp_path / "in").mkdir()
     write_dicom(tmp_path / "in" / "=cmd.dcm", FRAMES, PatientName="Doe^Jane", PatientID="PID-77")
