@@ -245,26 +245,24 @@ class Worker:
 
     def _finished_before(self, job: Job) -> bool:
         """Clears up what a killed run left; True where that makes files complete that nobody asked to replace."""
-        from usdehaze.io import RESULT_SUFFIX, together
+        from usdehaze.io import together
+        from usdehaze.io.detect import files_beside
 
         named = together.finish(job.result)
         if named:
             files = ", ".join(map(str, named))
             self.console.say(f"{job.scan} -> {files} (complete already: a run was killed while it named them)")
-        stem = job.result.name.removesuffix(RESULT_SUFFIX)
-        left = together.remove_left_overs(job.result.parent, f"{stem}.dehazed.", f"{stem}.review.html")
+        left = together.remove_left_overs(files_beside(job.result))
         if left:
             self.console.say(f"{job.scan}: removed what a killed run had begun ({', '.join(p.name for p in left)})")
         return bool(named) and all(target.exists() for target in job.targets) and not self.overwrite
 
     def _tell_of_others(self, job: Job) -> None:
         """Says where files of other runs lie beside the job's."""
-        from usdehaze.io import RESULT_SUFFIX
+        from usdehaze.io.detect import files_beside
         from usdehaze.io.runs import of_several_runs
 
-        stem = job.result.name.removesuffix(RESULT_SUFFIX)
-        beside = [path for path in job.result.parent.iterdir() if path.name.startswith(f"{stem}.dehazed.")]
-        runs = of_several_runs([*job.targets, *beside])
+        runs = of_several_runs(files_beside(job.result))
         others = [path.name for path, run in runs.items() if run != runs.get(job.result)]
         if others and not self.console.quiet:
             complain(f"{job.result}: of another run are {', '.join(sorted(others))}; make them again, or remove them")

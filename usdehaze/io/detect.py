@@ -200,6 +200,12 @@ def beside_result(result: str | os.PathLike[str], suffix: str) -> Path:
     return path.with_name(stem + suffix)
 
 
+def files_beside(result: Path) -> list[Path]:
+    """Every file that may be made with a result ``STEM.dehazed.h5``, whether it is there or not; itself first."""
+    stem = result.name.removesuffix(RESULT_SUFFIX)
+    return [result.with_name(stem + suffix) for suffix in (*RESULT_SUFFIXES, REVIEW_SUFFIX)]
+
+
 def _listed(path: Path) -> list[Path]:
     """The scans that a file lists; none of most files."""
     try:
