@@ -266,6 +266,14 @@ def test_the_first_signal_asks_for_the_end_and_the_second_acts_as_ever():
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize("grey", [0, 100, 255])
+def test_a_frame_of_one_value_comes_out_as_it_went_in(grey):
+    stream = Given(FRAMES).stream(list(Given(FRAMES).frames(True, FOREVER))[:2])
+    cine = stream.cine_of(next(Given(np.full_like(FRAMES[:1], grey)).frames(True, FOREVER)))
+    assert not cine.tissue_mask.any() and cine.tissue_mask.shape == cine.frames.shape
+    assert stream.cine_of(next(Given(FRAMES).frames(True, FOREVER))).tissue_mask is None
+
+
 def test_a_change_of_size_is_told_from_a_frame_that_cannot_be_used():
     stream = Given(FRAMES).stream(list(Given(FRAMES).frames(True, FOREVER))[:2])
     frame = next(Given(FRAMES[:, :40]).frames(True, FOREVER))

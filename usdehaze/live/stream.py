@@ -103,6 +103,8 @@ class Stream(Scan):
         times = np.array([frame.came_s - self._began_s if frame.at_s is None else frame.at_s])
         grey = None if frame.find_grey is None else frame.find_grey()
         mask = None if grey is None or grey.all() else grey[None]
+        if frame.values.min() == frame.values.max():  # no signal: comes out as it went in
+            mask = np.zeros((1, *self.shape), bool)
         return Cine(self._to_db(frame.values)[None], self.geometry, self.dynamic_range_db, times, self.source, mask)
 
     def blank(self) -> Cine:
