@@ -334,6 +334,22 @@ def test_workers_are_as_many_as_there_is_room_for():
         Pool(workers=3).fitted(2, 0)
 
 
+def test_what_is_no_scan_in_a_folder_is_told(tmp_path, posterior, monkeypatch):
+    from collections import Counter
+
+    asked = []
+    monkeypatch.setattr("usdehaze.archive.run.run_archive", lambda listed, *_, **__: asked.extend(listed) or Counter())
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a.h5", {"cine": fan_frames(1)})
+    (tmp_path / "in" / "b.h5").write_bytes(b"")
+    (tmp_path / "in" / "c.nrrd").write_bytes(b"NRRD0004\n")
+    monkeypatch.chdir(tmp_path)
+    done = run("archive", "in", "-o", "out", "--posterior", posterior)
+    assert done.exit_code == 1 and [source.uri for source in asked] == [str(tmp_path / "in" / "a.h5")]
+    assert f"{tmp_path / 'in' / 'b.h5'}: is no scan (empty)" in done.stderr
+    assert f"{tmp_path / 'in' / 'c.nrrd'}: NRRD, which is not read; left out" in done.stderr
+
+
 def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     for args, part in (
         (["archive", "x"], "--out DEST"),

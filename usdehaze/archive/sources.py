@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
@@ -53,12 +53,16 @@ class Source:
         return Source(**{**values, "images": tuple(values["images"])})
 
 
-def list_sources(names: Iterable[str]) -> list[Source]:
+def list_sources(names: Iterable[str], scans: Mapping[str, Sequence[Path]] | None = None) -> list[Source]:
     """Every scan under these paths and URIs, each once; results are named as ``usdehaze process -o`` names them.
 
     Under a path a scan is what `usdehaze.io.detect.list_scans` finds, by its content. Under a URI names decide: files
     with the suffix of a format, without a suffix, or with one that does not begin with a letter; a folder with nothing
     but images is one scan.
+
+    Args:
+        names: paths and URIs.
+        scans: under some of the paths, where they are known: absolute paths.
 
     Raises:
         InputError: a URI that cannot be listed.
@@ -66,7 +70,9 @@ def list_sources(names: Iterable[str]) -> list[Source]:
     """
     found: dict[str, tuple[Source, tuple[str, str, str]]] = {}
     for name in names:
-        for source, naming in _under_uri(name) if is_remote(name) else _under_path(Path(os.path.abspath(name))):
+        top = Path(os.path.abspath(name))
+        inside = (scans or {}).get(name) or list_scans([] if is_remote(name) else [top])
+        for source, naming in _under_uri(name) if is_remote(name) else _under_path(top, inside):
             found.setdefault(source.uri, (source, naming))
     stems = distinct_stems({uri: naming for uri, (_, naming) in found.items()})
     writers: dict[tuple[str, str], str] = {}
@@ -94,9 +100,9 @@ def look(scan: Path) -> tuple[int, str]:
     return sum(s.st_size for s in status), f"{newest}" + (f"/{len(status)}" if several else "")
 
 
-def _under_path(top: Path) -> Iterator[tuple[Source, tuple[str, str, str]]]:
+def _under_path(top: Path, scans: Sequence[Path]) -> Iterator[tuple[Source, tuple[str, str, str]]]:
     root = top if top.is_dir() else top.parent
-    for scan in list_scans([top]):
+    for scan in scans:
         folder = scan.parent.relative_to(root).as_posix() if scan != top else ""
         try:
             size, stamp = look(scan)

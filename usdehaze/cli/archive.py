@@ -22,7 +22,7 @@ from usdehaze.cli.options import (
     scale_of,
     take_reading,
 )
-from usdehaze.cli.plan import Job, job_of
+from usdehaze.cli.plan import Job, job_of, tell_left_out
 from usdehaze.cli.progress import frame_progress
 from usdehaze.errors import UsdehazeError
 
@@ -196,7 +196,7 @@ def _run(console: Console, sources: tuple[str, ...], out: str, options: dict[str
     from usdehaze.archive.run import run_archive
     from usdehaze.archive.sources import list_sources
     from usdehaze.archive.store import Store, is_remote
-    from usdehaze.io.detect import lost_in
+    from usdehaze.io.detect import look_in
 
     out = out if is_remote(out) else os.path.abspath(out)
     pool = Pool(options.pop("address"), *(options.pop(name) for name in ("workers", "cpus", "gpus")))
@@ -205,10 +205,12 @@ def _run(console: Console, sources: tuple[str, ...], out: str, options: dict[str
     making = _making(options)
     settings = making.settings()
     manifest = Manifest(Store(out))
-    lost = lost_in(name for name in sources if not is_remote(name))
-    for path, error in lost.items():
-        console.report(error, path)
-    listed = list_sources(sources)
+    found = {name: look_in(os.path.abspath(name)) for name in sources if not is_remote(name)}
+    lost = {path: error for inside in found.values() for path, error in inside.lost.items()}
+    for error in lost.values():
+        console.report(error)
+    tell_left_out(console, [*found.values()])
+    listed = list_sources(sources, {name: inside.scans for name, inside in found.items()})
     task = Task(
         make=making, out=out, scratch=scratch and os.path.abspath(scratch), attempts=attempts,
         settings=identity(settings), usdehaze_version=settings["usdehaze_version"],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from usdehaze.cli.group import Console
     from usdehaze.io.detect import Found
 
 
@@ -89,6 +90,16 @@ def job_of(scan: Path, folder: Path, stem: str, preview: str | None, zea: bool, 
     dicom_haze = folder / (stem + DICOM_HAZE_SUFFIX) if dicom and save_haze else None
     page = folder / (stem + REVIEW_SUFFIX) if review else None
     return Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze, page)
+
+
+def tell_left_out(console: Console, found: Sequence[Found]) -> None:
+    """Says which files under the inputs are left out though they could be meant: a line for each kind."""
+    own = {path: "made by usdehaze, left out" for each in found for path in each.own}
+    foreign = {path: f"{kind}; left out" for each in found for path, kind in each.foreign.items()}
+    left_out = own | foreign
+    for why in dict.fromkeys(left_out.values()):
+        first, *others = (path for path in left_out if left_out[path] == why)
+        console.note(f"{first}{f' and {len(others)} more' if others else ''}: {why}")
 
 
 def _is_dicom(scan: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from usdehaze.cli.options import (
     scale_of,
     take_reading,
 )
-from usdehaze.cli.plan import Job, plan_jobs
+from usdehaze.cli.plan import Job, plan_jobs, tell_left_out
 from usdehaze.cli.progress import frame_progress
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.notes import in_full
@@ -103,11 +103,7 @@ def process(
     found = list(map(look_in, files))
     jobs = plan_jobs(files, out_dir, preview, formats == "zea", save_haze, review, found)
     reading = take_reading(options)
-    if own := [path for each in found for path in each.own]:
-        console.note(f"{_first_of(own)}: made by usdehaze, left out")
-    foreign = {path: kind for each in found for path, kind in each.foreign.items()}
-    for kind in dict.fromkeys(foreign.values()):
-        console.note(f"{_first_of([path for path in foreign if foreign[path] == kind])}: {kind}; left out")
+    tell_left_out(console, found)
     batch = BatchLog(log, jobs)
     # what is left of the options is the model's business
     look: dict[str, Any] = {"with_screen": with_screen, "mark": mark, "roi": roi}
@@ -128,11 +124,6 @@ def process(
         skipped = f", {outcomes['skipped']} skipped" if skip_existing else ""
         console.say(f"{outcomes['dehazed']} scans dehazed, {outcomes['failed']} failed{skipped}")
     ctx.exit(SOME_FAILED if outcomes["failed"] else DONE)
-
-
-def _first_of(paths: Sequence[Path]) -> str:
-    """The first of some files, and how many more there are."""
-    return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def _fetched(ctx: click.Context, files: tuple[str, ...], url: str | None, out_dir: str | None) -> tuple[str, ...]:
