@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -453,6 +454,19 @@ def test_being_told_to_end_while_writing_leaves_nothing_half_written(tmp_path, m
     before = signal.getsignal(signal.SIGTERM)
     assert run("process", scan).exit_code == 128 + signal.SIGTERM
     assert files_in(tmp_path) == ["scan.h5"] and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_notes_that_nobody_can_be_told_stop_nothing(tmp_path, model, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("a.h5", "b.h5"):
+        write(tmp_path / name, {"x": fan_frames()})
+    monkeypatch.setattr(sys, "stderr", Full())
+    with pytest.raises(SystemExit) as ended:
+        main(["process", str(tmp_path)])
+    assert ended.value.code == 0 and files_in(tmp_path) == ["a.dehazed.h5", "a.h5", "b.dehazed.h5", "b.h5"]
 
 
 def test_names_from_a_file_cannot_command_the_terminal(tmp_path, model):

@@ -266,6 +266,19 @@ def test_the_first_signal_asks_for_the_end_and_the_second_acts_as_ever():
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminals that hang up here")
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_terminal_that_is_closed_asks_for_the_end_but_not_under_nohup(handler):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with stopping.ending() as asked, stopping.uninterrupted():
+            assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) == (handler is signal.SIG_IGN)
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert asked.is_set() == (handler is signal.SIG_DFL) and signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("grey", [0, 100, 255])
 def test_a_frame_of_one_value_comes_out_as_it_went_in(grey):
     stream = Given(FRAMES).stream(list(Given(FRAMES).frames(True, FOREVER))[:2])
