@@ -84,6 +84,15 @@ def test_an_image_that_stays_unreadable_is_told_and_passed_over(tmp_path, start,
     assert len(said) == 1 and str(tmp_path / "0.png") in said[0]
 
 
+def test_what_is_waited_for_is_told(tmp_path, start, said):
+    (tmp_path / "a.dcm").write_bytes(b"no image for this")
+    timer = threading.Timer(0.2, write, (tmp_path / "1.png", FRAMES[1]))
+    timer.start()
+    next(start())
+    timer.join()
+    assert len(said) == 1 and said[0].startswith(f"{tmp_path}: holds no image yet (") and ".png" in said[0]
+
+
 def test_a_ring_of_files_that_are_written_over_again_gives_new_frames(tmp_path, start):
     frames = start(every=True)
     for index in range(6):

@@ -48,6 +48,8 @@ class Folder(FrameSource):
     def frames(self, every: bool, stop: Event) -> Frames:
         watched = Watched(self._path)
         there = watched.new()
+        if not there:
+            self._tell(f"{self.name}: holds no image yet ({', '.join(SUFFIXES)}); waits for one")
         if every:
             for path in natural_order([path for _, path in there]):
                 yield from self._told(path)
