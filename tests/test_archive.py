@@ -358,6 +358,9 @@ def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     ):
         done = run(*args)
         assert done.exit_code == 2 and part in done.stderr
+    (tmp_path / "file").touch()
+    done = run("archive", tmp_path / "gone", "-o", tmp_path / "file" / "o")
+    assert done.exit_code == 1 and f"cannot be written ({tmp_path / 'file'} is not a folder)" in done.stderr
     done = run("archive", tmp_path / "gone", "-o", tmp_path / "o", "--posterior", tmp_path / "p.safetensors")
     assert done.exit_code == 1 and "no such posterior" in done.stderr and not (tmp_path / "o").exists()
 

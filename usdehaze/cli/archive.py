@@ -196,6 +196,7 @@ def _run(console: Console, sources: tuple[str, ...], out: str, options: dict[str
     from usdehaze.archive.run import run_archive
     from usdehaze.archive.sources import list_sources
     from usdehaze.archive.store import Store, is_remote
+    from usdehaze.io.atomic import check_target
     from usdehaze.io.detect import look_in
 
     out = out if is_remote(out) else os.path.abspath(out)
@@ -205,6 +206,8 @@ def _run(console: Console, sources: tuple[str, ...], out: str, options: dict[str
     making = _making(options)
     settings = making.settings()
     manifest = Manifest(Store(out))
+    if manifest.store.local is not None:
+        check_target(manifest.store.local / FOLDER / "part", overwrite=True)
     found = {name: look_in(os.path.abspath(name)) for name in sources if not is_remote(name)}
     lost = {path: error for inside in found.values() for path, error in inside.lost.items()}
     for error in lost.values():
