@@ -31,15 +31,18 @@ _META_IMAGE = re.compile(rb"(\w+ *=[^\n]*\n)*(ObjectType|NDims)\b")  # whichever
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
+_DOCUMENT = re.compile(rb"PK\x03\x04.{26}(\[Content_Types|_rels/|docProps/|mimetype)", re.DOTALL)  # of an office suite
 _FOREIGN = {  # what is not read
     re.compile(rb"NRRD\d{4}"): "NRRD, which is not read",
     re.compile(rb"CDF[\1\2\5]"): "netCDF 3, which is not read; netCDF 4 is HDF5",
     re.compile(rb"RIFF.{4}WEBP", re.DOTALL): "WebP, which is not read",
     re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
     re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
+    _DOCUMENT: "a document",
     re.compile(rb"PK\x03\x04|\x1f\x8b"): "a zip or gzip archive, to be unpacked",
 }
-NO_KIND = _EMPTY, _UNKNOWN = "empty", "unknown content"
+_EMPTY, _UNKNOWN = "empty", "unknown content"
+NO_KIND = (_EMPTY, _UNKNOWN, _FOREIGN[_DOCUMENT])  # of what is nowhere near a scan
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 # Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
 # registrations and segmentations
