@@ -228,6 +228,16 @@ def test_scans_under_a_uri_are_told_by_their_names():
         list_sources(["sftp://me:secret@host/scans"])
 
 
+@pytest.mark.parametrize("end", ["/", ""])  # some clients leave it out
+def test_empty_objects_that_stand_for_folders_are_no_scans(end, monkeypatch):
+    sizes = {f"/marked{end}": 0, f"/marked/p1{end}": 0, f"/marked/p1/deep{end}": 0, "/marked/p1/deep/a.h5": 5}
+    sizes |= {f"/marked/p2{end}": 0, "/marked/p2/1.png": 5, f"/marked/p2/more{end}": 0, "/marked/p2/more/IM1": 5}
+    entries = {name: {"name": name, "size": size, "type": "file"} for name, size in sizes.items()}
+    monkeypatch.setattr(fsspec.filesystem("memory"), "find", lambda path, detail: entries)
+    found = [source.uri.removeprefix("memory://marked/") for source in list_sources(["memory://marked"])]
+    assert sorted(found) == ["p1/deep/a.h5", "p2", "p2/more/IM1"]
+
+
 def test_two_scans_never_write_one_file(tmp_path):
     for name in ("x", "y"):
         (tmp_path / name).mkdir()

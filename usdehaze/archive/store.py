@@ -64,14 +64,17 @@ class Store:
         return f"{self.uri}/{name}" if name else self.uri
 
     def found(self) -> Iterator[Found]:
-        """Every file, in order of name."""
+        """Every file, in order of name, without the empty objects that stand for folders in an object store."""
         with self._telling("", "listed"):
             entries: dict[str, dict[str, Any]] = self.files.find(self.path, detail=True)
         if not entries:
             raise InputError(self.uri, "no such file or folder, or an empty one")
         root = str(self.files._strip_protocol(self.path)).rstrip("/")
+        folders = {path.rstrip("/").rpartition("/")[0] for path in entries}
         for path in sorted(entries):
             about = entries[path]
+            if not about.get("size") and (path.endswith("/") or path in folders):
+                continue
             stamp = next((str(about[key]) for key in _STAMPS if about.get(key)), "")
             yield Found(path.removeprefix(root).lstrip("/"), int(about.get("size") or 0), stamp)
 
