@@ -284,6 +284,7 @@ def test_a_frame_of_one_value_comes_out_as_it_went_in(grey):
     stream = Given(FRAMES).stream(list(Given(FRAMES).frames(True, FOREVER))[:2])
     cine = stream.cine_of(next(Given(np.full_like(FRAMES[:1], grey)).frames(True, FOREVER)))
     assert not cine.tissue_mask.any() and cine.tissue_mask.shape == cine.frames.shape
+    assert stream.source.assumptions[-1].startswith("Frames of one value throughout")
     assert stream.cine_of(next(Given(FRAMES).frames(True, FOREVER))).tissue_mask is None
 
 

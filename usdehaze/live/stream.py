@@ -16,6 +16,7 @@ from usdehaze.io.first_frames import FirstFrames
 from usdehaze.io.reading import Reading
 from usdehaze.io.result import now_utc
 from usdehaze.io.scan import Scan
+from usdehaze.io.stored_scan import OF_ONE_VALUE
 from usdehaze.preview import frame_time_s
 
 QUICKEST_S = 0.02  # from frame to frame, that a stream is taken for
@@ -105,6 +106,8 @@ class Stream(Scan):
         mask = None if grey is None or grey.all() else grey[None]
         if frame.values.min() == frame.values.max():  # no signal: comes out as it went in
             mask = np.zeros((1, *self.shape), bool)
+            if OF_ONE_VALUE not in self.source.assumptions:
+                self.source = replace(self.source, assumptions=(*self.source.assumptions, OF_ONE_VALUE))
         return Cine(self._to_db(frame.values)[None], self.geometry, self.dynamic_range_db, times, self.source, mask)
 
     def blank(self) -> Cine:
