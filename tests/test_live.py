@@ -234,11 +234,13 @@ def test_recordings_are_played_at_their_own_times_and_what_is_late_is_left_out(t
 
 
 def test_a_video_device_gives_pictures_until_it_is_stopped():
-    source = VideoDevice(Device("lavfi", "testsrc=size=96x64:rate=50"), "camera", Reading())  # coloured, never ends
+    source = VideoDevice(
+        Device("lavfi", "testsrc=size=96x64:rate=50"), "camera", Reading(force=True)
+    )  # coloured, never ends
     stop = threading.Event()
     frames = source.frames(False, stop)
     frame = next(frames)
-    assert frame.values.shape == (64, 96) and not frame.find_grey().all()
+    assert frame.values.shape == (64, 96) and not frame.picture().grey().all()
     assert source.stream([frame]).cine_of(next(frames)).tissue_mask.shape == (1, 64, 96)
     stop.set()
     source.interrupt()

@@ -132,14 +132,34 @@ def test_a_folder_that_goes_away_is_one_line(tmp_path):
         next(gone.frames(False, threading.Event()))
 
 
-def test_frames_are_those_that_process_reads_of_the_same_folder(tmp_path):
+def coloured(frame):
+    """A frame with a box of colour, as of Doppler."""
+    rgb = np.repeat(frame[..., None], 3, axis=2)
+    rgb[20:40, 20:40] = 200, 40, 20
+    return rgb
+
+
+def tinted(frame):
+    """A frame under a colour map."""
+    return (frame[..., None] * np.array([1, 0.8, 0.5])).astype(np.uint8)
+
+
+@pytest.mark.parametrize("drawn", [np.asarray, coloured, tinted])
+def test_frames_are_those_that_process_reads_of_the_same_folder(tmp_path, drawn):
     import usdehaze as ud
 
     for index in range(5):
-        write(tmp_path / f"{index}.png", FRAMES[index])
+        write(tmp_path / f"{index}.png", drawn(FRAMES[index]))
     source, stop = Folder(tmp_path, Reading(), print), threading.Event()
     came = source.frames(True, stop)
     first = [next(came) for _ in range(5)]
     stream, cine = source.stream(first), ud.open_cine(tmp_path)
     assert stream.geometry == cine.geometry and stream.dynamic_range_db == cine.dynamic_range_db
-    assert np.array_equal(np.concatenate([stream.cine_of(frame).frames for frame in first]), cine.frames)
+    frames = [stream.cine_of(frame) for frame in first]
+    assert np.array_equal(np.concatenate([frame.frames for frame in frames]), cine.frames)
+    whole = np.ones((1, 64, 64), bool)
+    masks = np.concatenate([whole if frame.tissue_mask is None else frame.tissue_mask for frame in frames])
+    assert np.array_equal(masks, np.repeat(whole, 5, 0) if cine.tissue_mask is None else cine.tissue_mask)
+    assert masks[:, 25:35, 25:35].any() == (drawn is not coloured)
+    live, read = ([note for note in each.source.assumptions if "olour" in note] for each in (stream, cine))
+    assert live == [note for note in read if "Colours taken" not in note]

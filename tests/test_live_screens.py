@@ -147,7 +147,7 @@ def test_images_of_one_device_come_in_with_place_time_and_colour(pyigtl, monkeyp
     source = open_source(server.name, Reading(), said.append)
     frames = source.frames(False, stop)
     frame = next(frames)
-    assert (frame.values == FRAMES[0]).all() and frame.find_grey is None
+    assert (frame.values == FRAMES[0]).all() and frame.picture is None
     assert np.array_equal(frame.sent.matrix, matrix) and frame.sent.timestamp_s == pytest.approx(1000.5)
     assert frame.sent.world == "ras"
     stream = source.stream([frame])

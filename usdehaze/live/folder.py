@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -16,6 +17,7 @@ from usdehaze.geometry.sector import FRAMES_USED
 from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import FORMATS
 from usdehaze.io.images.read import natural_order, open_image
+from usdehaze.io.picture import Picture
 from usdehaze.io.reading import Reading
 from usdehaze.live.stream import Frame, Frames, FrameSource, Stream, found_in
 
@@ -92,9 +94,11 @@ class Folder(FrameSource):
                 return  # touched, not changed
             self._layout, self._spacing_m = stored.layout, stored.spacing_m
             for index in range(taken if taken < n_frames else 0, n_frames):
-                self._last = stored.read(index)
-                self._file, self._count = path.name, index + 1
-                yield Frame(time.monotonic(), self._last, missed=missed)
+                picture = Picture(stored.read(index)) if stored.picture is None else stored.picture(index)
+                self._file, self._count, self._last = path.name, index + 1, picture.levels
+                yield Frame(
+                    time.monotonic(), picture.levels, partial(Picture, picture.levels, picture.rgb), missed=missed
+                )
                 missed = 0
 
     def stream(self, first: list[Frame]) -> Stream:

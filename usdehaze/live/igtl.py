@@ -140,8 +140,7 @@ class IgtlSource(FrameSource):
         if values.dtype != np.uint8:
             raise ValueError(f"its colours are {values.dtype}, not bytes")
         grey = luma(values[..., :3])
-        find_grey = Picture(grey, values[..., :3]).grey
-        return Frame(came_s, grey, find_grey, missed=self._missed, sent=sent)
+        return Frame(came_s, grey, lambda: Picture(grey, values[..., :3]), missed=self._missed, sent=sent)
 
     def stream(self, first: list[Frame]) -> Stream:
         self._found_m = self._spacing_m
