@@ -132,7 +132,7 @@ class Manifest:
                 if outcome == "quarantined":
                     quarantined.add(key)
                 if outcome in ("dehazed", "kept"):
-                    name = results[0][0]
+                    name = results[0][0] if results else source
                     made[name] = max((finished, key), made.get(name, (finished, key)))
         return {key for _, key in made.values()} | (set() if retry_quarantined else quarantined)
 

@@ -11,6 +11,7 @@ import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
 from usdehaze.cli.options import reading_options, take_reading
+from usdehaze.cli.plan import tell_left_out
 from usdehaze.notes import in_full
 from usdehaze.plain_text import brief
 
@@ -37,6 +38,7 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
 
     console, failed, reading = console_of(ctx), 0, take_reading(options)
     found = look_in(file)
+    tell_left_out(console, [found])
     for lost in found.lost.values():
         console.report(lost)
         failed += 1
