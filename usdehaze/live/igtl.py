@@ -63,7 +63,7 @@ class IgtlSource(FrameSource):
         self.name, self._reading, self._tell = name, reading, tell
         self._address, self._device = address_of(name)
         self._spacing_m: tuple[float, float] | None = None  # of the frame that came last
-        self._found_m: tuple[float, float] | None = None  # of those that the fan was found in, and what was told since
+        self._found_m: tuple[float, float] | None = None  # of those that the fan was found in, until another is told
         self._missed, self._told = 0, False  # images since the last frame that could not be used; whether any was told
 
     def frames(self, every: bool, stop: Event) -> Frames:
@@ -119,7 +119,7 @@ class IgtlSource(FrameSource):
             return None
         self._missed = 0
         if self._found_m and self._spacing_m and not np.allclose(self._found_m, self._spacing_m, rtol=0.01, atol=0):
-            self._found_m = self._spacing_m
+            self._found_m = None
             self._tell(f"{self.name}: pixels are of another size now, the depth has changed; start again")
         if not self._device:
             self._device = device
