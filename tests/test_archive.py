@@ -228,6 +228,17 @@ def test_scans_under_a_uri_are_told_by_their_names():
         list_sources(["sftp://me:secret@host/scans"])
 
 
+def test_beside_images_under_a_uri_a_file_without_suffix_is_dicom_or_left_out():
+    files = fsspec.filesystem("memory")
+    contents = {"frames/1.png": b"1", "frames/2.png": b"2", "frames/README": b"what this is", "study/IM1": b"\0" * 128}
+    contents["study/IM1"] += b"DICM"
+    for name, content in {**contents, "study/snapshot.jpg": b"3", "study/VERSION": b""}.items():
+        files.pipe(f"/beside/{name}", content)
+    found = {s.uri.removeprefix("memory://beside/"): s for s in list_sources(["memory://beside"])}
+    assert sorted(found) == ["frames", "study/IM1"]
+    assert found["frames"].images == ("1.png", "2.png") and found["frames"].size == 2
+
+
 @pytest.mark.parametrize("end", ["/", ""])  # some clients leave it out
 def test_empty_objects_that_stand_for_folders_are_no_scans(end, monkeypatch):
     sizes = {f"/marked{end}": 0, f"/marked/p1{end}": 0, f"/marked/p1/deep{end}": 0, "/marked/p1/deep/a.h5": 5}

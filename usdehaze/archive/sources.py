@@ -57,8 +57,8 @@ def list_sources(names: Iterable[str], scans: Mapping[str, Sequence[Path]] | Non
     """Every scan under these paths and URIs, each once; results are named as ``usdehaze process -o`` names them.
 
     Under a path a scan is what `usdehaze.io.detect.list_scans` finds, by its content. Under a URI names decide: files
-    with the suffix of a format, without a suffix, or with one that does not begin with a letter; a folder with nothing
-    but images is one scan.
+    with the suffix of a format, without a suffix, or with one that does not begin with a letter (beside images those
+    that are DICOM: a README may lie there, too); a folder with nothing but images is one scan.
 
     Args:
         names: paths and URIs.
@@ -122,6 +122,9 @@ def _under_uri(uri: str) -> Iterator[tuple[Source, tuple[str, str, str]]]:
             folders.setdefault("/".join(path.parts[:-1]), []).append(file)
     for folder, files in folders.items():
         scans = [file for file in files if not file.name or not _is_image(file.name)]
+        if len(scans) < len(files):
+            scans = [file for file in scans if _has_suffix(file.name) or _may_be_dicom(store, file.name)]
+            files = [file for file in files if _is_image(file.name)]
         for file in scans:
             whole = store.name_of(file.name).rpartition("/")[2]
             stem = stem_of_name(whole)
@@ -140,7 +143,19 @@ def _may_be_scan(name: str) -> bool:
     name = name.lower()
     if name.endswith(RESULT_SUFFIXES) or name == "dicomdir":
         return False
-    return name.endswith(tuple(SUFFIXES)) or not _OTHER.search(name)
+    return _has_suffix(name) or not _OTHER.search(name)
+
+
+def _may_be_dicom(store: Store, name: str) -> bool:
+    try:
+        return store.start(name, 132).endswith(b"DICM")
+    except InputError:  # fetching it will say what is wrong
+        return True
+
+
+def _has_suffix(name: str) -> bool:
+    """Whether a name ends as those of a format do."""
+    return name.lower().endswith(tuple(SUFFIXES))
 
 
 def _is_image(name: str) -> bool:

@@ -83,6 +83,11 @@ class Store:
         with self._telling(name, "looked at"):
             return bool(self.files.isfile(self._at(name)))
 
+    def start(self, name: str, n_bytes: int) -> bytes:
+        """The first bytes of a file."""
+        with self._telling(name, "read"):
+            return bytes(self.files.cat_file(self._at(name), start=0, end=n_bytes))
+
     def names(self, folder: str) -> list[str]:
         """Names of the files directly in a folder; none where there is no such folder."""
         with self._telling(folder, "listed"):
