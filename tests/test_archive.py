@@ -152,6 +152,17 @@ def test_results_of_a_run_that_was_ended_are_kept_and_those_of_other_settings_ar
         assert read_result(out / "a.dehazed.h5").settings["seed"] == 1
 
 
+def test_a_result_in_the_way_of_a_scan_without_suffix_is_no_fault_of_the_scan(tmp_path, posterior):
+    write_dicom(tmp_path / "IM1", fan_frames(1))
+    (tmp_path / "p2").mkdir()
+    Image.fromarray(fan_frames(1)[0]).save(tmp_path / "p2" / "1.png")
+    for name in ("IM1", "p2"):
+        (tmp_path / f"{name}.dehazed.h5").write_text("of somebody else")
+    rows = [worker(posterior, tmp_path, attempts=1).work(source) for source in list_sources([str(tmp_path)])]
+    assert [row.outcome for row in rows] == ["failed", "failed"]
+    assert all("dehazed.h5: exists already" in row.error for row in rows)
+
+
 class Broken:
     """A dehazer that always fails."""
 
@@ -217,6 +228,27 @@ def test_scans_under_a_uri_are_told_by_their_names():
         list_sources(["sftp://me:secret@host/scans"])
 
 
+def test_beside_images_under_a_uri_a_file_without_suffix_is_dicom_or_left_out():
+    files = fsspec.filesystem("memory")
+    contents = {"frames/1.png": b"1", "frames/2.png": b"2", "frames/README": b"what this is", "study/IM1": b"\0" * 128}
+    contents["study/IM1"] += b"DICM"
+    for name, content in {**contents, "study/snapshot.jpg": b"3", "study/VERSION": b""}.items():
+        files.pipe(f"/beside/{name}", content)
+    found = {s.uri.removeprefix("memory://beside/"): s for s in list_sources(["memory://beside"])}
+    assert sorted(found) == ["frames", "study/IM1"]
+    assert found["frames"].images == ("1.png", "2.png") and found["frames"].size == 2
+
+
+@pytest.mark.parametrize("end", ["/", ""])  # some clients leave it out
+def test_empty_objects_that_stand_for_folders_are_no_scans(end, monkeypatch):
+    sizes = {f"/marked{end}": 0, f"/marked/p1{end}": 0, f"/marked/p1/deep{end}": 0, "/marked/p1/deep/a.h5": 5}
+    sizes |= {f"/marked/p2{end}": 0, "/marked/p2/1.png": 5, f"/marked/p2/more{end}": 0, "/marked/p2/more/IM1": 5}
+    entries = {name: {"name": name, "size": size, "type": "file"} for name, size in sizes.items()}
+    monkeypatch.setattr(fsspec.filesystem("memory"), "find", lambda path, detail: entries)
+    found = [source.uri.removeprefix("memory://marked/") for source in list_sources(["memory://marked"])]
+    assert sorted(found) == ["p1/deep/a.h5", "p2", "p2/more/IM1"]
+
+
 def test_two_scans_never_write_one_file(tmp_path):
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
@@ -229,6 +261,7 @@ def test_two_scans_never_write_one_file(tmp_path):
 def test_a_store_shows_files_whole_or_not_at_all(tmp_path, monkeypatch):
     (tmp_path / "here").write_bytes(b"1234")
     store = Store((tmp_path / "out").as_uri())
+    store.put(tmp_path / "here", "long/" + 250 * "n")
     store.put(tmp_path / "here", "a/b")
     assert store.exists("a/b") and not store.exists("a/c") and store.names("a") == ["b"] and store.names("z") == []
 
@@ -265,7 +298,7 @@ def test_the_manifest_knows_what_is_finished_and_sums_up(tmp_path):
     assert [s.uri for s in left_of(sources, later.finished("other"))] == ["a", "b", "c", "d"]
     assert [s.uri for s in left_of([replace(sources[0], stamp="u")], later.finished(own))] == ["a"]
     time.sleep(0.002)
-    later.append([row("c", "dehazed", own, frames=2, seconds=0.5)], settings)
+    later.append([row("c", "dehazed", own, frames=2, seconds=0.5, results={"c.h5": "1f"})], settings)
     summary = later.summary()
     assert summary.scans == {"dehazed": 2, "kept": 0, "quarantined": 1, "failed": 0}
     assert (summary.frames, summary.seconds, summary.parts) == (5, 2.0, 2)
@@ -277,6 +310,24 @@ def test_the_manifest_knows_what_is_finished_and_sums_up(tmp_path):
     next(tmp_path.glob("manifest/*.parquet")).write_bytes(b"PAR1 broken")
     done = run("archive", "--status", tmp_path)
     assert done.exit_code == 1 and "cannot be read as a part of a manifest" in done.stderr
+
+
+def test_a_scan_whose_result_a_run_of_other_settings_replaced_is_left_to_do(tmp_path):
+    sources, manifest = [Source(name, 1, "t", "", name) for name in "ab"], Manifest(Store(str(tmp_path)))
+
+    def left(seed):
+        return [s.uri for s in left_of(sources, Manifest(Store(str(tmp_path))).finished(identity({"seed": seed})))]
+
+    def dehazed(name, seed):
+        time.sleep(0.002)
+        manifest.append([row(name, "dehazed", identity({"seed": seed}), results={f"{name}.h5": "0f"})], {"seed": seed})
+
+    dehazed("a", 0)
+    dehazed("b", 0)
+    dehazed("a", 1)
+    assert (left(0), left(1)) == (["a"], ["b"])
+    dehazed("a", 0)
+    assert (left(0), left(1)) == ([], ["a", "b"])
 
 
 def test_a_folder_for_what_is_fetched_does_not_outlive_its_process(tmp_path):
@@ -304,6 +355,22 @@ def test_workers_are_as_many_as_there_is_room_for():
         Pool(workers=3).fitted(2, 0)
 
 
+def test_what_is_no_scan_in_a_folder_is_told(tmp_path, posterior, monkeypatch):
+    from collections import Counter
+
+    asked = []
+    monkeypatch.setattr("usdehaze.archive.run.run_archive", lambda listed, *_, **__: asked.extend(listed) or Counter())
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a.h5", {"cine": fan_frames(1)})
+    (tmp_path / "in" / "b.h5").write_bytes(b"")
+    (tmp_path / "in" / "c.nrrd").write_bytes(b"NRRD0004\n")
+    monkeypatch.chdir(tmp_path)
+    done = run("archive", "in", "-o", "out", "--posterior", posterior)
+    assert done.exit_code == 1 and [source.uri for source in asked] == [str(tmp_path / "in" / "a.h5")]
+    assert f"{tmp_path / 'in' / 'b.h5'}: is no scan (empty)" in done.stderr
+    assert f"{tmp_path / 'in' / 'c.nrrd'}: NRRD, which is not read; left out" in done.stderr
+
+
 def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     for args, part in (
         (["archive", "x"], "--out DEST"),
@@ -312,6 +379,9 @@ def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     ):
         done = run(*args)
         assert done.exit_code == 2 and part in done.stderr
+    (tmp_path / "file").touch()
+    done = run("archive", tmp_path / "gone", "-o", tmp_path / "file" / "o")
+    assert done.exit_code == 1 and f"cannot be written ({tmp_path / 'file'} is not a folder)" in done.stderr
     done = run("archive", tmp_path / "gone", "-o", tmp_path / "o", "--posterior", tmp_path / "p.safetensors")
     assert done.exit_code == 1 and "no such posterior" in done.stderr and not (tmp_path / "o").exists()
 

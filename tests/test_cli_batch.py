@@ -14,6 +14,7 @@ import pytest
 from _dicom import dataset, save, write_dicom
 from _scans import fan_frames, write
 from _tiny_priors import write_tiny_posterior
+from PIL import Image
 from pydicom.dataset import Dataset
 from test_cli_process import failed, model, run  # noqa: F401  (a fixture)
 
@@ -61,6 +62,22 @@ def test_a_scan_that_changed_and_a_set_that_is_not_whole_are_done_again(tmp_path
     assert "there already" in run("process", study / "p1" / "a.h5", "--skip-existing").stdout
     done = run("process", study / "p1" / "a.h5", "--skip-existing", "--preview", "png")
     assert done.exit_code == 0 and (study / "p1" / "a.dehazed.png").exists()
+
+
+def test_a_scan_that_was_replaced_by_an_older_one_is_done_again(tmp_path, model, study):  # noqa: F811
+    scan, images = study / "p1" / "a.h5", study / "p1" / "images"
+    images.mkdir()
+    for index, frame in enumerate(fan_frames(3)):
+        Image.fromarray(frame).save(images / f"{index}.png")
+    run("process", study)
+    write(study / "other", {"cine": FRAMES[::-1]})
+    os.utime(study / "other", ns=(10**18, 10**18))  # as cp -p and rsync -t leave it
+    os.replace(study / "other", scan)
+    (images / "2.png").unlink()
+    done = run("process", study, "--skip-existing")
+    assert done.exit_code == 0 and "2 scans dehazed, 0 failed, 2 skipped" in done.stdout
+    assert read_result(study / "p1" / "a.dehazed.h5").cine.source.sha256 == sha256_of(scan)
+    assert len(read_result(study / "p1" / "images.dehazed.h5").tissue) == 2
 
 
 @pytest.mark.parametrize(
@@ -170,6 +187,16 @@ def test_the_log_has_a_line_a_file_and_becomes_a_table(tmp_path, model, study): 
     with open(log.with_suffix(".csv"), newline="") as file:
         outcomes = {row["scan"]: row["outcome"] for row in csv.DictReader(file)}
     assert outcomes == {scan: row["outcome"] for scan, row in rows.items()}
+
+
+def test_a_line_that_was_cut_off_costs_no_other(tmp_path, model, study):  # noqa: F811
+    log = tmp_path / "batch.jsonl"
+    run("process", study / "p1" / "a.h5", "-o", tmp_path / "x", "--log", log)
+    log.write_text(log.read_text() + '{"scan": "p1/b.h5", "outc')  # as a full disk leaves it
+    run("process", study / "p2" / "a.h5", "-o", tmp_path / "y", "--log", log)
+    with open(log.with_suffix(".csv"), newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert [row["scan"] for row in rows] == [str(study / name / "a.h5") for name in ("p1", "p2")]
 
 
 def test_the_log_holds_no_attribute_of_a_patient_and_no_formula(tmp_path, model, monkeypatch):  # noqa: F811

@@ -1,5 +1,6 @@
 """``usdehaze live``: the frames of ``process``, one by one; what it tells and refuses; how it ends."""
 
+import io
 import os
 import signal
 import threading
@@ -79,7 +80,16 @@ def test_openigtlink_out_is_announced_and_a_missing_package_named(tiny, processe
     assert made.exit_code == 1 and 'pip install "usdehaze[igtl]"' in made.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.fixture(params=["SIGTERM", "SIGINT", "SIGHUP"])
+def number(request):
+    number = getattr(signal, request.param)
+    before = signal.getsignal(number)
+    if request.param == "SIGHUP":  # of a terminal that is closed; the tests may run under nohup
+        signal.signal(number, signal.SIG_DFL)
+    yield number
+    signal.signal(number, before)
+
+
 def test_a_signal_ends_it_with_the_result_complete(tmp_path, tiny, number):
     folder, out = tmp_path / "frames", tmp_path / "live.dehazed.h5"
     folder.mkdir()
@@ -110,6 +120,18 @@ def test_a_signal_ends_it_with_the_result_complete(tmp_path, tiny, number):
     result = read_result(out)
     assert f", {len(result.tissue)} dehazed, " in made.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frames", "live.dehazed.h5"]
+
+
+def test_who_reads_its_lines_no_more_costs_no_result(tmp_path, tiny, processed, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    out = tmp_path / "a.dehazed.h5"
+    with pytest.raises(SystemExit) as ended:
+        main(["live", str(processed[0]), "--every-frame", "--status", "-o", str(out), *map(str, tiny)])
+    assert ended.value.code == 0 and len(read_result(out).tissue) == 6
 
 
 def test_it_ends_after_so_many_seconds(tmp_path, tiny):

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -170,6 +171,25 @@ def test_a_folder_is_mirrored_and_one_bad_scan_stops_nothing(tmp_path, model):
         *("a.dehazed.h5", "sub/a.dehazed.h5", "sub/b.h5.dehazed.h5", "sub/b.hdf5.dehazed.h5"),
     ]
     assert model.loaded == 1
+
+
+def test_what_is_no_scan_in_a_folder_is_told(tmp_path, model):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "a.h5", {"x": fan_frames()})
+    for name in ("b.nrrd", "c.nrrd"):
+        (folder / name).write_bytes(b"NRRD0004\n")
+    done = run("process", folder)
+    assert done.exit_code == 0 and done.stdout.splitlines()[-1] == "1 scans dehazed, 0 failed"
+    assert f"usdehaze: {folder / 'b.nrrd'} and 1 more: NRRD, which is not read; left out" in done.stderr.splitlines()
+    (folder / "copy.h5").write_bytes(b"")
+    done = run("process", folder, "--skip-existing", "--log", tmp_path / "log.jsonl")
+    assert done.exit_code == 1 and done.stdout.splitlines()[-1] == "0 scans dehazed, 1 failed, 1 skipped"
+    assert (
+        f"{folder / 'copy.h5'}: is no scan (empty)" in done.stderr and "copy.h5" in (tmp_path / "log.csv").read_text()
+    )
+    done = run("info", folder)
+    assert done.exit_code == 1 and "is no scan (empty)" in done.stderr
 
 
 def forbid(monkeypatch, private):
@@ -441,6 +461,19 @@ def test_being_told_to_end_while_writing_leaves_nothing_half_written(tmp_path, m
     before = signal.getsignal(signal.SIGTERM)
     assert run("process", scan).exit_code == 128 + signal.SIGTERM
     assert files_in(tmp_path) == ["scan.h5"] and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_notes_that_nobody_can_be_told_stop_nothing(tmp_path, model, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("a.h5", "b.h5"):
+        write(tmp_path / name, {"x": fan_frames()})
+    monkeypatch.setattr(sys, "stderr", Full())
+    with pytest.raises(SystemExit) as ended:
+        main(["process", str(tmp_path)])
+    assert ended.value.code == 0 and files_in(tmp_path) == ["a.dehazed.h5", "a.h5", "b.dehazed.h5", "b.h5"]
 
 
 def test_names_from_a_file_cannot_command_the_terminal(tmp_path, model):

@@ -13,6 +13,7 @@ from _scans import fan_frames, write
 from usdehaze.errors import InputError
 from usdehaze.io import open_scan
 from usdehaze.io.atomic import PartFile, atomic, part_name
+from usdehaze.io.detect import files_beside
 from usdehaze.io.runs import of_several_runs, run_of
 from usdehaze.io.sink import SinkSet
 from usdehaze.io.together import commit, finish, prepare, remove_left_overs
@@ -80,12 +81,23 @@ def test_a_list_of_anything_else_moves_nothing(tmp_path, names):
     assert sorted(os.listdir(folder)) == [".a.part", "a"] and sorted(os.listdir(tmp_path)) == ["a.part", "in"]
 
 
-def test_what_nobody_writes_any_more_is_removed_and_what_somebody_writes_is_not(tmp_path):
+def test_what_nobody_writes_any_more_is_removed_and_what_somebody_writes_is_not(tmp_path, monkeypatch):
     mine, other = parts_of(tmp_path, "a.dehazed.h5", "b.dehazed.h5")
     (tmp_path / ".a.dehazed.gif.part").write_text("half")
     (tmp_path / ".a.b.dehazed.gif.part").write_text("of another scan")
-    assert remove_left_overs(tmp_path, "a.dehazed.", "a.review.html") == [tmp_path / ".a.dehazed.gif.part"]
+    monkeypatch.setattr(os, "scandir", None)  # a folder may hold a hundred thousand files
+    monkeypatch.setattr(os, "listdir", None)
+    assert remove_left_overs(files_beside(tmp_path / "a.dehazed.h5")) == [tmp_path / ".a.dehazed.gif.part"]
     assert mine.path.exists() and other.path.exists() and (tmp_path / ".a.b.dehazed.gif.part").exists()
+
+
+@pytest.mark.parametrize("stem", ["a", "é" * 121])
+def test_what_is_left_of_any_file_of_a_scan_is_removed(tmp_path, stem):
+    files = files_beside(tmp_path / f"{stem}.dehazed.h5")
+    assert files[0].name == f"{stem}.dehazed.h5" and len(files) == 8
+    for file in files:
+        part_name(file).write_text("half")
+    assert sorted(remove_left_overs(files)) == sorted(map(part_name, files)) and not os.listdir(tmp_path)
 
 
 def test_long_names_have_parts_that_are_not_too_long(tmp_path):

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from _dicom import write_dicom
 from _scans import fan_frames, write
+from PIL import Image
 
 from usdehaze.cli.plan import plan_jobs
 from usdehaze.errors import InputError
-from usdehaze.io import list_scans, open_cine, read_result, write_result
+from usdehaze.io import formats, list_scans, open_cine, read_result, write_result
 from usdehaze.io.atomic import atomic
-from usdehaze.io.detect import lost_in, stem_of
+from usdehaze.io.detect import look_in, lost_in, stem_of
 from usdehaze.result import Result
 
 FRAMES = fan_frames(1)
@@ -65,6 +66,44 @@ def test_links_that_lead_nowhere_and_folders_that_cannot_be_read_are_named(tmp_p
     if os.geteuid() != 0:
         (tmp_path / "closed").mkdir(mode=0)
         assert "cannot be read (Permission denied)" in str(lost_in([tmp_path])[tmp_path / "closed"])
+
+
+def test_files_that_are_called_scans_and_are_none_are_lost_and_those_of_other_kinds_named(tmp_path):
+    scan(tmp_path / "a.h5")
+    write_dicom(tmp_path / "IM1", FRAMES)
+    headless = (tmp_path / "IM1").read_bytes()[132:]
+    others = {
+        "empty.h5": b"", "page.dcm": b"<html>404", "old.MAT": bytes(99), "x.nrrd": b"NRRD0004\n", "IM2": headless,
+        "notes.txt": b"hi", "README": b"", "t.png": b"", "deep/er/0.png": b"", "deep/er/1.png": b"",
+        "slides/x.jp2": b"\0\0\0\x0cjP  ", "y.docx": b"PK\3\4" + bytes(26) + b"[Content_Types].xml",
+        ".x.h5": b"", "b.dehazed.h5": b"",
+    }  # fmt: skip
+    for name, content in others.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    inside = look_in(tmp_path)
+    assert inside.scans == [tmp_path / "IM1", tmp_path / "a.h5"] and not inside.own
+    lost = {str(path.relative_to(tmp_path)): str(error) for path, error in inside.lost.items()}
+    assert sorted(lost) == ["deep/er/0.png", "empty.h5", "old.MAT", "page.dcm"]
+    advice = "expected one, as its name says; mend it, or take it away"
+    assert lost["empty.h5"] == f"{tmp_path / 'empty.h5'}: is no scan (empty); {advice}"
+    assert "0.png: is no image (empty)" in lost["deep/er/0.png"] and "(unknown content)" in lost["page.dcm"]
+    foreign = {str(path.relative_to(tmp_path)): kind for path, kind in inside.foreign.items()}
+    assert sorted(foreign) == ["IM2", "slides/x.jp2", "x.nrrd"] and foreign["x.nrrd"] == "NRRD, which is not read"
+    assert "without the header of a DICOM file" in foreign["IM2"]
+
+
+def test_every_file_of_a_folder_is_looked_at_once(tmp_path, monkeypatch):
+    for name in ("a.h5", "b.h5"):
+        scan(tmp_path / name)
+    (tmp_path / "img").mkdir()
+    for index in range(3):
+        Image.fromarray(FRAMES[0]).save(tmp_path / "img" / f"{index}.png")
+    looked, look = [], formats._look
+    monkeypatch.setattr(formats, "_look", lambda path: looked.append(path) or look(path))
+    found = look_in(tmp_path)
+    assert found.scans == [tmp_path / name for name in ("a.h5", "b.h5", "img")]
+    assert len(looked) == len(set(looked)) == 5
 
 
 @pytest.mark.parametrize(

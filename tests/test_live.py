@@ -234,11 +234,13 @@ def test_recordings_are_played_at_their_own_times_and_what_is_late_is_left_out(t
 
 
 def test_a_video_device_gives_pictures_until_it_is_stopped():
-    source = VideoDevice(Device("lavfi", "testsrc=size=96x64:rate=50"), "camera", Reading())  # coloured, never ends
+    source = VideoDevice(
+        Device("lavfi", "testsrc=size=96x64:rate=50"), "camera", Reading(force=True)
+    )  # coloured, never ends
     stop = threading.Event()
     frames = source.frames(False, stop)
     frame = next(frames)
-    assert frame.values.shape == (64, 96) and not frame.find_grey().all()
+    assert frame.values.shape == (64, 96) and not frame.picture().grey().all()
     assert source.stream([frame]).cine_of(next(frames)).tissue_mask.shape == (1, 64, 96)
     stop.set()
     source.interrupt()
@@ -264,6 +266,28 @@ def test_the_first_signal_asks_for_the_end_and_the_second_acts_as_ever():
         assert signal.getsignal(signal.SIGTERM) is not before
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminals that hang up here")
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_terminal_that_is_closed_asks_for_the_end_but_not_under_nohup(handler):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with stopping.ending() as asked, stopping.uninterrupted():
+            assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) == (handler is signal.SIG_IGN)
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert asked.is_set() == (handler is signal.SIG_DFL) and signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("grey", [0, 100, 255])
+def test_a_frame_of_one_value_comes_out_as_it_went_in(grey):
+    stream = Given(FRAMES).stream(list(Given(FRAMES).frames(True, FOREVER))[:2])
+    cine = stream.cine_of(next(Given(np.full_like(FRAMES[:1], grey)).frames(True, FOREVER)))
+    assert not cine.tissue_mask.any() and cine.tissue_mask.shape == cine.frames.shape
+    assert stream.source.assumptions[-1].startswith("Frames of one value throughout")
+    assert stream.cine_of(next(Given(FRAMES).frames(True, FOREVER))).tissue_mask is None
 
 
 def test_a_change_of_size_is_told_from_a_frame_that_cannot_be_used():

@@ -84,11 +84,31 @@ def test_an_image_that_stays_unreadable_is_told_and_passed_over(tmp_path, start,
     assert len(said) == 1 and str(tmp_path / "0.png") in said[0]
 
 
+def test_what_is_waited_for_is_told(tmp_path, start, said):
+    (tmp_path / "a.dcm").write_bytes(b"no image for this")
+    timer = threading.Timer(0.2, write, (tmp_path / "1.png", FRAMES[1]))
+    timer.start()
+    next(start())
+    timer.join()
+    assert len(said) == 1 and said[0].startswith(f"{tmp_path}: holds no image yet (") and ".png" in said[0]
+
+
 def test_a_ring_of_files_that_are_written_over_again_gives_new_frames(tmp_path, start):
     frames = start(every=True)
     for index in range(6):
         write(tmp_path / f"{index % 2}.png", FRAMES[index], index / 100)
         assert (next(frames).values == FRAMES[index]).all()
+
+
+def test_files_of_any_time_are_new_when_they_come(tmp_path, start):
+    write(tmp_path / "ahead.png", FRAMES[0], 3600)  # of another clock, an hour ahead
+    (tmp_path / "folder.png").mkdir()
+    frames = start()
+    assert (next(frames).values == FRAMES[0]).all()
+    for index, at_s in ((1, 0), (2, -86400), (3, -86401)):  # the last ones copied with their times
+        write(tmp_path / f"{index}.png", FRAMES[index], at_s)
+        frame = next(frames)
+        assert (frame.values == FRAMES[index]).all() and frame.missed == 0
 
 
 def test_of_a_file_that_grows_only_new_frames_come(tmp_path, start):
@@ -112,14 +132,34 @@ def test_a_folder_that_goes_away_is_one_line(tmp_path):
         next(gone.frames(False, threading.Event()))
 
 
-def test_frames_are_those_that_process_reads_of_the_same_folder(tmp_path):
+def coloured(frame):
+    """A frame with a box of colour, as of Doppler."""
+    rgb = np.repeat(frame[..., None], 3, axis=2)
+    rgb[20:40, 20:40] = 200, 40, 20
+    return rgb
+
+
+def tinted(frame):
+    """A frame under a colour map."""
+    return (frame[..., None] * np.array([1, 0.8, 0.5])).astype(np.uint8)
+
+
+@pytest.mark.parametrize("drawn", [np.asarray, coloured, tinted])
+def test_frames_are_those_that_process_reads_of_the_same_folder(tmp_path, drawn):
     import usdehaze as ud
 
     for index in range(5):
-        write(tmp_path / f"{index}.png", FRAMES[index])
+        write(tmp_path / f"{index}.png", drawn(FRAMES[index]))
     source, stop = Folder(tmp_path, Reading(), print), threading.Event()
     came = source.frames(True, stop)
     first = [next(came) for _ in range(5)]
     stream, cine = source.stream(first), ud.open_cine(tmp_path)
     assert stream.geometry == cine.geometry and stream.dynamic_range_db == cine.dynamic_range_db
-    assert np.array_equal(np.concatenate([stream.cine_of(frame).frames for frame in first]), cine.frames)
+    frames = [stream.cine_of(frame) for frame in first]
+    assert np.array_equal(np.concatenate([frame.frames for frame in frames]), cine.frames)
+    whole = np.ones((1, 64, 64), bool)
+    masks = np.concatenate([whole if frame.tissue_mask is None else frame.tissue_mask for frame in frames])
+    assert np.array_equal(masks, np.repeat(whole, 5, 0) if cine.tissue_mask is None else cine.tissue_mask)
+    assert masks[:, 25:35, 25:35].any() == (drawn is not coloured)
+    live, read = ([note for note in each.source.assumptions if "olour" in note] for each in (stream, cine))
+    assert live == [note for note in read if "Colours taken" not in note]

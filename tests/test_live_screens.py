@@ -13,7 +13,7 @@ from _live import dimmed
 from _scans import fan_frames
 from PIL import Image
 
-from usdehaze.cine import Cartesian, Cine
+from usdehaze.cine import Cartesian, Cine, Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.reading import Reading
@@ -138,7 +138,7 @@ def test_images_of_one_device_come_in_with_place_time_and_colour(pyigtl, monkeyp
     volume = packed(pyigtl, FRAMES[:3])
     text = pyigtl.StringMessage("hello", device_name="Image").pack()
     matrix = np.diag([0.5, 0.25, 1, 1])
-    first = packed(pyigtl, FRAMES[0][None], ijk_to_world_matrix=matrix)
+    first = packed(pyigtl, FRAMES[0][None], ijk_to_world_matrix=matrix, world_coordinate_system="ras")
     server = Server(
         b"".join([text, first, packed(pyigtl, FRAMES[5][None], "Other"), packed(pyigtl, colour)])[:-9],  # cut off
         b"".join([bytes(bad), volume, packed(pyigtl, colour)]),
@@ -147,8 +147,9 @@ def test_images_of_one_device_come_in_with_place_time_and_colour(pyigtl, monkeyp
     source = open_source(server.name, Reading(), said.append)
     frames = source.frames(False, stop)
     frame = next(frames)
-    assert (frame.values == FRAMES[0]).all() and frame.find_grey is None
+    assert (frame.values == FRAMES[0]).all() and frame.picture is None
     assert np.array_equal(frame.sent.matrix, matrix) and frame.sent.timestamp_s == pytest.approx(1000.5)
+    assert frame.sent.world == "ras"
     stream = source.stream([frame])
     assert stream.geometry.spacing_m == (0.00025, 0.0005) and stream.path.name == server.name.split("/")[2]
     frame = next(frames)
@@ -162,6 +163,24 @@ def test_images_of_one_device_come_in_with_place_time_and_colour(pyigtl, monkeyp
     server.done.set()
     assert "frames are those of 'Image'" in said[0] and "the connection broke" in said[1]
     assert "connected again" in said[2] and "images that cannot be used" in said[3] and len(said) == 4
+
+
+def test_a_depth_that_changes_is_told_once(pyigtl):
+    sent = [(0.2, 0.2), (0.2, 0.2), (0.3, 0.3), (0.3, 0.3), (0.2, 0.2)]
+    matrices = [np.diag([across, down, 1, 1]) for across, down in sent]
+    server = Server(b"".join(packed(pyigtl, FRAMES[:1], ijk_to_world_matrix=matrix) for matrix in matrices))
+    said, stop = [], threading.Event()
+    source = IgtlSource(server.name, Reading(), said.append)
+    frames = source.frames(False, stop)
+    source.stream([next(frames)])
+    told = []
+    for _ in sent[1:]:
+        next(frames)
+        told.append(len([line for line in said if "pixels are of another size now" in line]))
+    assert told == [0, 1, 1, 1]
+    stop.set()
+    assert list(frames) == []
+    server.done.set()
 
 
 def test_what_is_no_openigtlink_and_what_is_too_large_are_one_line(pyigtl):
@@ -188,18 +207,30 @@ def test_where_no_server_answers_and_where_the_package_is_missing(pyigtl, monkey
         IgtlScreen(0)
 
 
-def test_tissue_and_haze_go_out_to_who_connects_where_and_when_the_image_was(pyigtl):
+@pytest.mark.parametrize("world", ["ras", "lps"])
+def test_tissue_and_haze_go_out_to_who_connects_where_and_when_the_image_was(pyigtl, world):
     screen = IgtlScreen(0)
     client = pyigtl.OpenIGTLinkClient("127.0.0.1", screen.port)
     matrix = np.diag([0.5, 0.25, 1, 1])
-    screen.show(shown(2, Sent(matrix, 1000.5)))
+    screen.show(shown(2, Sent(matrix, 1000.5, world)))
     tissue, haze = (client.wait_for_message(f"usdehaze_{name}", timeout=20) for name in ("tissue", "haze"))
     client.stop()
     result = shown(2).result
     for message, estimate in ((tissue, result.tissue), (haze, result.haze)):
         assert np.array_equal(message.image, db_to_grey(estimate, 60))
         assert np.allclose(message.ijk_to_world_matrix, matrix) and message.timestamp == pytest.approx(1000.5)
+        assert message.world_coordinate_system == world
     screen.close()
+
+
+def test_a_polar_cine_goes_out_with_the_spacing_of_the_fan_that_is_made_of_it():
+    polar = Polar(np.linspace(0.01, 0.11, 64), np.linspace(-0.6, 0.6, 80))
+    frames_db = (FRAMES[:1] / np.float32(255) - 1) * 60
+    out = Shown(dimmed(Cine(frames_db, polar)), Frame(time.monotonic(), FRAMES[0]))
+    height, width = out.picture("tissue").shape
+    across_mm, down_mm = out.matrix[0, 0], out.matrix[1, 1]
+    assert (height - 1) * down_mm == pytest.approx(110 - 10 * np.cos(0.6))
+    assert (width - 1) * across_mm == pytest.approx(2 * 110 * np.sin(0.6), abs=across_mm)
 
 
 def test_who_connects_late_sees_the_newest_alone_and_spacing_of_other_sources_is_told(pyigtl):

@@ -145,10 +145,8 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     from scipy.ndimage import map_coordinates
 
     depths, angles = np.asarray(geometry.depths_m, np.float64), np.asarray(geometry.angles_rad, np.float64)
-    outermost = np.clip([angles[0], -np.pi / 2, 0, np.pi / 2, angles[-1]], angles[0], angles[-1])
-    x, z = (np.outer(depths[[0, -1]], f(outermost)) for f in (np.sin, np.cos))
-    x_min, x_max, z_min, z_max = x.min(), x.max(), z.min(), z.max()
-    pitch = (z_max - z_min) / (height - 1)
+    x_min, x_max, z_min, z_max = _bounds_m(geometry)
+    pitch = pitch_m(geometry, height)
     width = max(2, round((x_max - x_min) / pitch) + 1)
     z, x = np.meshgrid(np.linspace(z_min, z_max, height), np.linspace(x_min, x_max, width), indexing="ij")
     row = np.interp(np.hypot(x, z), depths, np.arange(len(depths)), left=-2, right=-2)
@@ -169,6 +167,20 @@ def as_seen(frame: np.ndarray, geometry: Geometry) -> np.ndarray:
     height, width = frame.shape
     size = max(1, round(width / stretch)), max(1, round(height * stretch))
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BILINEAR))
+
+
+def pitch_m(geometry: Polar, height: int = PANEL_HEIGHT) -> float:
+    """Distance between the pixels of a picture by `scan_convert`, m."""
+    _, _, z_min, z_max = _bounds_m(geometry)
+    return (z_max - z_min) / (height - 1)
+
+
+def _bounds_m(geometry: Polar) -> tuple[float, float, float, float]:
+    """Least and largest x and z of a fan, m."""
+    depths, angles = np.asarray(geometry.depths_m, np.float64), np.asarray(geometry.angles_rad, np.float64)
+    outermost = np.clip([angles[0], -np.pi / 2, 0, np.pi / 2, angles[-1]], angles[0], angles[-1])
+    x, z = (np.outer(depths[[0, -1]], f(outermost)) for f in (np.sin, np.cos))
+    return float(x.min()), float(x.max()), float(z.min()), float(z.max())
 
 
 def picture_of(result: Result, index: int, with_screen: bool = False) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Ctrl-C and a batch system's SIGTERM: every command ends in one line, with nothing half-written left behind."""
+"""Ctrl-C, SIGTERM, a terminal that is closed: every command ends in one line, with nothing half-written left behind."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-MESSAGE = "usdehaze: stopped"
+TOLD = "stopped"
 PATIENCE_S = 3.0  # that cleaning up may take before another signal ends it
 
 _asked: list[int] = []
@@ -43,8 +43,16 @@ def check() -> None:
 
 def at_once(number: int, _: FrameType | None = None) -> None:
     """Ends the process with one line, whatever it is doing."""
-    os.write(2, MESSAGE.encode() + b"\n")
+    with suppress(OSError):  # of a terminal that is closed
+        os.write(2, f"usdehaze: {TOLD}\n".encode())
     os._exit(128 + number)
+
+
+def _signals() -> tuple[signal.Signals, ...]:
+    """What asks for the end; that the terminal was closed does not under nohup."""
+    closed: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
+    heeded = closed is not None and signal.getsignal(closed) is not signal.SIG_IGN
+    return (*SIGNALS, closed) if closed is not None and heeded else SIGNALS
 
 
 @contextmanager
@@ -54,7 +62,7 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in SIGNALS}
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _signals()}
     try:
         yield
     finally:
@@ -70,13 +78,13 @@ def ending() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in _signals()}
 
     def handle(number: int, frame: FrameType | None) -> None:
         asked.set()
         _restore(before)
 
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, handle)
     try:
         yield asked
@@ -106,7 +114,7 @@ def stoppable() -> Iterator[None]:
         if not isinstance(unraisable.exc_value, Stopped):
             hook(unraisable)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    before = {number: signal.signal(number, handle) for number in _signals()}
     hook, sys.unraisablehook = sys.unraisablehook, tell
     try:
         yield

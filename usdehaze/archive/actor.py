@@ -15,7 +15,7 @@ from usdehaze.archive.scratch import Scratch
 from usdehaze.archive.sources import Source, look
 from usdehaze.archive.store import Store, is_remote
 from usdehaze.errors import InputError, UsdehazeError, foreign
-from usdehaze.io.detect import RESULT_SUFFIX, REVIEW_SUFFIX
+from usdehaze.io.detect import RESULT_SUFFIX, files_beside
 from usdehaze.io.names import readable
 
 MOST_WAIT_S = 30.0  # between two attempts
@@ -169,11 +169,12 @@ class Worker:
     def _fetch_results(self, source: Source, folder: Path) -> None:
         """The results of a scan that are in the destination already: perhaps they are whole."""
         assert self._out is not None
-        if not self._out.exists(f"{source.folder}/{source.stem}{RESULT_SUFFIX}".lstrip("/")):
-            return
-        for name in self._out.names(source.folder):
-            if name.startswith(f"{source.stem}.dehazed.") or name == source.stem + REVIEW_SUFFIX:
-                self._out.fetch(f"{source.folder}/{name}".lstrip("/"), folder / name)
+        for file in files_beside(folder / f"{source.stem}{RESULT_SUFFIX}"):
+            name = f"{source.folder}/{file.name}".lstrip("/")
+            if self._out.exists(name):
+                self._out.fetch(name, file)
+            elif file.name.endswith(RESULT_SUFFIX):  # without it the others are of no use
+                return
 
     def _dehaze(self, scan: Path, folder: Path, source: Source) -> Done:
         assert self._process is not None

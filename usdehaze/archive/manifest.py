@@ -119,17 +119,22 @@ class Manifest:
         self._n_parts += 1
 
     def finished(self, settings: str, retry_quarantined: bool = False) -> set[bytes]:
-        """`key_of` of every scan that has its result, or is in quarantine, under these settings."""
-        final = ["dehazed", "kept"] + ([] if retry_quarantined else ["quarantined"])
-        done: set[bytes] = set()
-        for table, _ in self._parts(["source", "size", "stamp", "settings", "outcome"]):
+        """`key_of` of every scan that has its result, or is in quarantine, under these settings.
+
+        A scan whose result was replaced since, by a run of other settings, has it no more.
+        """
+        made: dict[str, tuple[datetime, bytes]] = {}  # when and of what each result was made last; b"" for others
+        quarantined: set[bytes] = set()
+        for table, _ in self._parts(["source", "size", "stamp", "settings", "outcome", "results", "finished"]):
             columns = table.to_pydict()
-            done.update(
-                key_of(source, size, stamp)
-                for source, size, stamp, made_with, outcome in zip(*columns.values(), strict=True)
-                if made_with == settings and outcome in final
-            )
-        return done
+            for source, size, stamp, made_with, outcome, results, finished in zip(*columns.values(), strict=True):
+                key = key_of(source, size, stamp) if made_with == settings else b""
+                if outcome == "quarantined":
+                    quarantined.add(key)
+                if outcome in ("dehazed", "kept"):
+                    name = results[0][0] if results else source
+                    made[name] = max((finished, key), made.get(name, (finished, key)))
+        return {key for _, key in made.values()} | (set() if retry_quarantined else quarantined)
 
     def rows(self) -> Iterator[Row]:
         """Every row, part after part."""

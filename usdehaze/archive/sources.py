@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
@@ -53,12 +53,16 @@ class Source:
         return Source(**{**values, "images": tuple(values["images"])})
 
 
-def list_sources(names: Iterable[str]) -> list[Source]:
+def list_sources(names: Iterable[str], scans: Mapping[str, Sequence[Path]] | None = None) -> list[Source]:
     """Every scan under these paths and URIs, each once; results are named as ``usdehaze process -o`` names them.
 
     Under a path a scan is what `usdehaze.io.detect.list_scans` finds, by its content. Under a URI names decide: files
-    with the suffix of a format, without a suffix, or with one that does not begin with a letter; a folder with nothing
-    but images is one scan.
+    with the suffix of a format, without a suffix, or with one that does not begin with a letter (beside images those
+    that are DICOM: a README may lie there, too); a folder with nothing but images is one scan.
+
+    Args:
+        names: paths and URIs.
+        scans: under some of the paths, where they are known: absolute paths.
 
     Raises:
         InputError: a URI that cannot be listed.
@@ -66,7 +70,9 @@ def list_sources(names: Iterable[str]) -> list[Source]:
     """
     found: dict[str, tuple[Source, tuple[str, str, str]]] = {}
     for name in names:
-        for source, naming in _under_uri(name) if is_remote(name) else _under_path(Path(os.path.abspath(name))):
+        top = Path(os.path.abspath(name))
+        inside = (scans or {}).get(name) or list_scans([] if is_remote(name) else [top])
+        for source, naming in _under_uri(name) if is_remote(name) else _under_path(top, inside):
             found.setdefault(source.uri, (source, naming))
     stems = distinct_stems({uri: naming for uri, (_, naming) in found.items()})
     writers: dict[tuple[str, str], str] = {}
@@ -94,9 +100,9 @@ def look(scan: Path) -> tuple[int, str]:
     return sum(s.st_size for s in status), f"{newest}" + (f"/{len(status)}" if several else "")
 
 
-def _under_path(top: Path) -> Iterator[tuple[Source, tuple[str, str, str]]]:
+def _under_path(top: Path, scans: Sequence[Path]) -> Iterator[tuple[Source, tuple[str, str, str]]]:
     root = top if top.is_dir() else top.parent
-    for scan in list_scans([top]):
+    for scan in scans:
         folder = scan.parent.relative_to(root).as_posix() if scan != top else ""
         try:
             size, stamp = look(scan)
@@ -116,6 +122,9 @@ def _under_uri(uri: str) -> Iterator[tuple[Source, tuple[str, str, str]]]:
             folders.setdefault("/".join(path.parts[:-1]), []).append(file)
     for folder, files in folders.items():
         scans = [file for file in files if not file.name or not _is_image(file.name)]
+        if len(scans) < len(files):
+            scans = [file for file in scans if _has_suffix(file.name) or _may_be_dicom(store, file.name)]
+            files = [file for file in files if _is_image(file.name)]
         for file in scans:
             whole = store.name_of(file.name).rpartition("/")[2]
             stem = stem_of_name(whole)
@@ -134,7 +143,19 @@ def _may_be_scan(name: str) -> bool:
     name = name.lower()
     if name.endswith(RESULT_SUFFIXES) or name == "dicomdir":
         return False
-    return name.endswith(tuple(SUFFIXES)) or not _OTHER.search(name)
+    return _has_suffix(name) or not _OTHER.search(name)
+
+
+def _may_be_dicom(store: Store, name: str) -> bool:
+    try:
+        return store.start(name, 132).endswith(b"DICM")
+    except InputError:  # fetching it will say what is wrong
+        return True
+
+
+def _has_suffix(name: str) -> bool:
+    """Whether a name ends as those of a format do."""
+    return name.lower().endswith(tuple(SUFFIXES))
 
 
 def _is_image(name: str) -> bool:

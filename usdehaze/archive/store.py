@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from usdehaze.errors import InputError, UsdehazeError, foreign
-from usdehaze.io.atomic import PART, atomic
+from usdehaze.io.atomic import PART, atomic, short
 from usdehaze.optional import needed
 
 EXTRA = "archive"
@@ -64,14 +64,17 @@ class Store:
         return f"{self.uri}/{name}" if name else self.uri
 
     def found(self) -> Iterator[Found]:
-        """Every file, in order of name."""
+        """Every file, in order of name, without the empty objects that stand for folders in an object store."""
         with self._telling("", "listed"):
             entries: dict[str, dict[str, Any]] = self.files.find(self.path, detail=True)
         if not entries:
             raise InputError(self.uri, "no such file or folder, or an empty one")
         root = str(self.files._strip_protocol(self.path)).rstrip("/")
+        folders = {path.rstrip("/").rpartition("/")[0] for path in entries}
         for path in sorted(entries):
             about = entries[path]
+            if not about.get("size") and (path.endswith("/") or path in folders):
+                continue
             stamp = next((str(about[key]) for key in _STAMPS if about.get(key)), "")
             yield Found(path.removeprefix(root).lstrip("/"), int(about.get("size") or 0), stamp)
 
@@ -79,6 +82,11 @@ class Store:
         """Whether there is a file of this name."""
         with self._telling(name, "looked at"):
             return bool(self.files.isfile(self._at(name)))
+
+    def start(self, name: str, n_bytes: int) -> bytes:
+        """The first bytes of a file."""
+        with self._telling(name, "read"):
+            return bytes(self.files.cat_file(self._at(name), start=0, end=n_bytes))
 
     def names(self, folder: str) -> list[str]:
         """Names of the files directly in a folder; none where there is no such folder."""
@@ -103,7 +111,7 @@ class Store:
                 return
             folder, _, last = target.rpartition("/")
             self.files.makedirs(folder, exist_ok=True)
-            part = f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
+            part = f"{folder}/.{short(last)}.{secrets.token_hex(4)}{PART}"
             try:
                 self.files.put_file(str(file), part)
                 self.files.mv(part, target)

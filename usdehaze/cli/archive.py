@@ -22,7 +22,7 @@ from usdehaze.cli.options import (
     scale_of,
     take_reading,
 )
-from usdehaze.cli.plan import Job, job_of
+from usdehaze.cli.plan import Job, job_of, tell_left_out
 from usdehaze.cli.progress import frame_progress
 from usdehaze.errors import UsdehazeError
 
@@ -160,7 +160,8 @@ class _FolderProcess:
         notes = tuple(readable(in_full(note)) for note in entry.notes)
         if entry.outcome != "dehazed":
             error = entry.error or f"{job.result}: is not whole; remove it"
-            of_scan = isinstance(self.worker.error, UsdehazeError) and error.startswith(readable(str(scan)))
+            name = readable(str(scan))  # which that of a result beside it may begin with
+            of_scan = isinstance(self.worker.error, UsdehazeError) and error.startswith((f"{name}: ", f"{name}/"))
             return Done("quarantined" if of_scan else "failed", entry.frames, entry.sha256, notes, error=error)
         made = {Path(file).name: digest for file, digest in entry.results.items()}
         return Done("dehazed", entry.frames, entry.sha256, notes, made)
@@ -195,7 +196,8 @@ def _run(console: Console, sources: tuple[str, ...], out: str, options: dict[str
     from usdehaze.archive.run import run_archive
     from usdehaze.archive.sources import list_sources
     from usdehaze.archive.store import Store, is_remote
-    from usdehaze.io.detect import lost_in
+    from usdehaze.io.atomic import check_target
+    from usdehaze.io.detect import look_in
 
     out = out if is_remote(out) else os.path.abspath(out)
     pool = Pool(options.pop("address"), *(options.pop(name) for name in ("workers", "cpus", "gpus")))
@@ -204,10 +206,14 @@ def _run(console: Console, sources: tuple[str, ...], out: str, options: dict[str
     making = _making(options)
     settings = making.settings()
     manifest = Manifest(Store(out))
-    lost = lost_in(name for name in sources if not is_remote(name))
-    for path, error in lost.items():
-        console.report(error, path)
-    listed = list_sources(sources)
+    if manifest.store.local is not None:
+        check_target(manifest.store.local / FOLDER / "part", overwrite=True)
+    found = {name: look_in(os.path.abspath(name)) for name in sources if not is_remote(name)}
+    lost = {path: error for inside in found.values() for path, error in inside.lost.items()}
+    for error in lost.values():
+        console.report(error)
+    tell_left_out(console, [*found.values()])
+    listed = list_sources(sources, {name: inside.scans for name, inside in found.items()})
     task = Task(
         make=making, out=out, scratch=scratch and os.path.abspath(scratch), attempts=attempts,
         settings=identity(settings), usdehaze_version=settings["usdehaze_version"],

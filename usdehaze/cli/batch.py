@@ -85,6 +85,7 @@ class BatchLog:
         if self.path is not None:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
+                _end_last_line(self.path)
                 self._file = open(self.path, "a", encoding="utf-8")
             except OSError as error:
                 raise InputError(self.path, f"cannot be written ({error.strerror})") from error
@@ -143,6 +144,15 @@ def _is_log(path: Path) -> bool:
         return path.stat().st_size == 0 or bool(_lines(path, most=1))
     except OSError:
         return False
+
+
+def _end_last_line(path: Path) -> None:
+    """Ends a line that was cut off, on a full disk say, so that the next one is a line of its own."""
+    with open(path, "a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
 
 
 def _lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:

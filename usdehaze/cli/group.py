@@ -81,8 +81,11 @@ def describe(error: Exception, scan: object = None) -> str:
 
 
 def complain(message: str) -> None:
-    """One line on stderr."""
-    click.echo("usdehaze: " + one_line(message), err=True)
+    """One line on stderr; where that can be written no more, the work goes on without."""
+    try:
+        click.echo("usdehaze: " + one_line(message), err=True)
+    except OSError:
+        sys.stderr = open(os.devnull, "w")
 
 
 def echo(line: str) -> None:
@@ -184,7 +187,7 @@ class UsdehazeGroup(click.Group):
             complain(error.format_message())
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt) as stop:
-            click.echo(stopping.MESSAGE, err=True)
+            complain(stopping.TOLD)
             sys.exit(getattr(stop.__cause__ or stop, "code", INTERRUPTED))
         sys.exit(code or DONE)
 

@@ -11,6 +11,7 @@ import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of
 from usdehaze.cli.options import reading_options, take_reading
+from usdehaze.cli.plan import tell_left_out
 from usdehaze.notes import in_full
 from usdehaze.plain_text import brief
 
@@ -33,15 +34,15 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
 
     FILE may be a folder: every scan in it.
     """
-    from usdehaze.io import list_scans
-    from usdehaze.io.detect import lost_in
+    from usdehaze.io.detect import look_in
 
     console, failed, reading = console_of(ctx), 0, take_reading(options)
-    scans = list_scans([file])
-    for lost in lost_in([file]).values():
+    found = look_in(file)
+    tell_left_out(console, [found])
+    for lost in found.lost.values():
         console.report(lost)
         failed += 1
-    for scan in scans:
+    for scan in found.scans:
         try:
             lines = describe_file(scan, reading)
         except Exception as error:
@@ -52,7 +53,7 @@ def info(ctx: click.Context, file: str, **options: Any) -> None:
         for label, value in lines:
             console.say(f"  {label + ':':<15}{value}")
     if os.path.isdir(file):
-        console.say(f"{len(scans)} scans, {failed} of them unreadable")
+        console.say(f"{len(found.scans) + len(found.lost)} scans, {failed} of them unreadable")
     ctx.exit(SOME_FAILED if failed else DONE)
 
 

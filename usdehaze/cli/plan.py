@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from usdehaze.cli.group import Console
+    from usdehaze.io.detect import Found
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ def plan_jobs(
     zea: bool = False,
     save_haze: bool = False,
     review: bool = False,
+    found: Sequence[Found] | None = None,
 ) -> list[Job]:
     """One job per scan, in the order given; a scan named twice is done once.
 
@@ -43,15 +50,17 @@ def plan_jobs(
     With ``review`` the page ``STEM.review.html`` goes there too.
     Scans of one folder that differ in their suffix alone (``a.h5``, ``a.hdf5``) keep it: ``a.hdf5.dehazed.h5``.
 
+    ``found`` is what `usdehaze.io.detect.look_in` finds under each of the inputs, where that is known.
+
     Raises:
         click.UsageError: two scans would write one file, or a result would replace a scan.
     """
-    from usdehaze.io.detect import distinct_stems, list_scans, naming_of
+    from usdehaze.io.detect import distinct_stems, look_in, naming_of
 
     places: dict[Path, tuple[Path, Path]] = {}  # resolved scan -> the scan as named, the folder of its result
-    for name in map(Path, inputs):
+    for name, inside in zip(map(Path, inputs), found or map(look_in, inputs), strict=True):
         top = name if os.path.isdir(name) else name.parent
-        for scan in list_scans([name]):
+        for scan in inside.scans:
             folder = scan.parent
             if out_dir is not None:  # a folder of images is itself the scan
                 folder = Path(out_dir) / (folder.relative_to(top) if scan != name else "")
@@ -81,6 +90,16 @@ def job_of(scan: Path, folder: Path, stem: str, preview: str | None, zea: bool, 
     dicom_haze = folder / (stem + DICOM_HAZE_SUFFIX) if dicom and save_haze else None
     page = folder / (stem + REVIEW_SUFFIX) if review else None
     return Job(scan, result, drawn, folder / (stem + ZEA_SUFFIX) if zea else None, dicom, dicom_haze, page)
+
+
+def tell_left_out(console: Console, found: Sequence[Found]) -> None:
+    """Says which files under the inputs are left out though they could be meant: a line for each kind."""
+    own = {path: "made by usdehaze, left out" for each in found for path in each.own}
+    foreign = {path: f"{kind}; left out" for each in found for path, kind in each.foreign.items()}
+    left_out = own | foreign
+    for why in dict.fromkeys(left_out.values()):
+        first, *others = (path for path in left_out if left_out[path] == why)
+        console.note(f"{first}{f' and {len(others)} more' if others else ''}: {why}")
 
 
 def _is_dicom(scan: Path) -> bool:

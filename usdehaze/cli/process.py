@@ -26,7 +26,7 @@ from usdehaze.cli.options import (
     scale_of,
     take_reading,
 )
-from usdehaze.cli.plan import Job, plan_jobs
+from usdehaze.cli.plan import Job, plan_jobs, tell_left_out
 from usdehaze.cli.progress import frame_progress
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.notes import in_full
@@ -97,21 +97,20 @@ def process(
         from usdehaze.preview import check_kind
 
         check_kind(preview)
-    jobs = plan_jobs(files, out_dir, preview, zea=formats == "zea", save_haze=save_haze, review=review)
-    reading = take_reading(options)
-    from usdehaze.io.detect import lost_in, own_images_in
+    from usdehaze.io.detect import look_in
     from usdehaze.io.names import readable
 
-    if own := own_images_in(files):
-        others = f" and {len(own) - 1} more" if len(own) > 1 else ""
-        console.note(f"{own[0]}{others}: made by usdehaze, left out")
+    found = list(map(look_in, files))
+    jobs = plan_jobs(files, out_dir, preview, formats == "zea", save_haze, review, found)
+    reading = take_reading(options)
+    tell_left_out(console, found)
     batch = BatchLog(log, jobs)
     # what is left of the options is the model's business
     look: dict[str, Any] = {"with_screen": with_screen, "mark": mark, "roi": roi}
     worker = Worker(options, console, overwrite, skip_existing, preview, transfer_syntax, log is not None, **look)
     outcomes: Counter[Outcome] = Counter()
     with batch:
-        for path, lost in lost_in(files).items():
+        for path, lost in {path: lost for each in found for path, lost in each.lost.items()}.items():
             console.report(lost)
             batch.add(Entry(readable(str(path)), error=readable(str(lost))))
             outcomes["failed"] += 1
@@ -237,26 +236,24 @@ class Worker:
 
     def _finished_before(self, job: Job) -> bool:
         """Clears up what a killed run left; True where that makes files complete that nobody asked to replace."""
-        from usdehaze.io import RESULT_SUFFIX, together
+        from usdehaze.io import together
+        from usdehaze.io.detect import files_beside
 
         named = together.finish(job.result)
         if named:
             files = ", ".join(map(str, named))
             self.console.say(f"{job.scan} -> {files} (complete already: a run was killed while it named them)")
-        stem = job.result.name.removesuffix(RESULT_SUFFIX)
-        left = together.remove_left_overs(job.result.parent, f"{stem}.dehazed.", f"{stem}.review.html")
+        left = together.remove_left_overs(files_beside(job.result))
         if left:
             self.console.say(f"{job.scan}: removed what a killed run had begun ({', '.join(p.name for p in left)})")
         return bool(named) and all(target.exists() for target in job.targets) and not self.overwrite
 
     def _tell_of_others(self, job: Job) -> None:
         """Says where files of other runs lie beside the job's."""
-        from usdehaze.io import RESULT_SUFFIX
+        from usdehaze.io.detect import files_beside
         from usdehaze.io.runs import of_several_runs
 
-        stem = job.result.name.removesuffix(RESULT_SUFFIX)
-        beside = [path for path in job.result.parent.iterdir() if path.name.startswith(f"{stem}.dehazed.")]
-        runs = of_several_runs([*job.targets, *beside])
+        runs = of_several_runs(files_beside(job.result))
         others = [path.name for path, run in runs.items() if run != runs.get(job.result)]
         if others and not self.console.quiet:
             complain(f"{job.result}: of another run are {', '.join(sorted(others))}; make them again, or remove them")

@@ -8,13 +8,24 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from usdehaze.budget import file_sha256
 from usdehaze.choices import PREVIEW_KINDS
 from usdehaze.errors import InputError
-from usdehaze.io.formats import DICOM, SUFFIXES, format_of, parts_of
+from usdehaze.io.formats import (
+    DICOM,
+    NO_KIND,
+    SCAN_SUFFIXES,
+    SUFFIXES,
+    FileFormat,
+    format_of,
+    is_left_out,
+    look_at,
+    parts_of,
+)
 
 _Scan = TypeVar("_Scan", bound=Hashable)
 RESULT_SUFFIX = ".dehazed.h5"
@@ -37,6 +48,24 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class Found:
+    """What lies under a name: in a file or a folder.
+
+    Attributes:
+        scans: see `list_scans`.
+        lost: what keeps scans from being found: links that lead nowhere, what cannot be read, files that are called
+            scans and are none.
+        own: DICOM images that usdehaze made, though in folders their names do not say so.
+        foreign: files of kinds that are known and not read, with the kind.
+    """
+
+    scans: list[Path] = field(default_factory=list)
+    lost: dict[Path, InputError] = field(default_factory=dict)
+    own: list[Path] = field(default_factory=list)
+    foreign: dict[Path, str] = field(default_factory=dict)
+
+
 def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files as given, folders replaced by every scan in them: recursive, sorted, hidden files and results left out.
 
@@ -46,11 +75,7 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong. A
     DICOMDIR given by name stands for the ultrasound images that it lists.
     """
-    scans: list[Path] = []
-    for path in map(Path, paths):
-        inside = _scans_in(path) if os.path.isdir(path) else (scan for scan in _listed(path) if not is_own_image(scan))
-        scans.extend(list(inside) or [path])
-    return scans
+    return [scan for path in paths for scan in look_in(path).scans]
 
 
 def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, InputError] | None = None) -> list[Path]:
@@ -69,16 +94,57 @@ def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, Input
 
 
 def lost_in(paths: Iterable[str | os.PathLike[str]]) -> dict[Path, InputError]:
-    """What keeps scans in these folders from being found: links that lead nowhere, what cannot be read."""
-    lost: dict[Path, InputError] = {}
-    for folder in map(Path, paths):
-        for parent, names in _folders(folder, lost) if os.path.isdir(folder) else ():
-            for path in (parent / name for name in names):
-                why = _unreadable(path)
-                if why:
-                    lost[path] = InputError(path, why)
-        lost.pop(folder, None)  # reading it will say so
-    return lost
+    """What keeps scans in these folders from being found, see `Found`."""
+    return {lost: error for path in paths for lost, error in look_in(path).lost.items()}
+
+
+def look_in(path: str | os.PathLike[str]) -> Found:
+    """What lies under a name, see `list_scans`; every file is looked at once."""
+    path, found = Path(path), Found()
+    if os.path.isdir(path):
+        for parent, names in _folders(path, found.lost):
+            _sort(parent, names, found)
+        found.lost.pop(path, None)  # reading it will say so
+    else:
+        for scan in _listed(path):
+            (found.own if is_own_image(scan) else found.scans).append(scan)
+    if not found.scans:
+        found.scans.append(path)
+    return found
+
+
+def _sort(parent: Path, names: list[str], found: Found) -> None:
+    """Puts the files of a folder where they belong."""
+    scans, images, no_images = list[Path](), False, dict[Path, InputError]()
+    for path in (parent / name for name in names):
+        if why := _unreadable(path):
+            found.lost[path] = InputError(path, why)
+        if why or path.name.endswith(RESULT_SUFFIXES):
+            continue
+        try:
+            known, kind = look_at(path)
+        except InputError as error:
+            if path.is_file():  # no socket, no pipe
+                found.lost[path] = error
+            continue
+        if known is DICOM and not known.is_alone(path):
+            found.own.append(path)
+        elif known is not None:
+            if _is_alone(known, path):
+                scans.append(path)
+            images = images or (known.open_image is not None and not is_left_out(path))
+        elif path.name.lower().endswith(SCAN_SUFFIXES):
+            found.lost[path] = _misnamed(path, f"is no scan ({kind})")
+        elif path.name.lower().endswith(tuple(SUFFIXES)):
+            no_images[path] = _misnamed(path, f"is no image ({kind})")
+        elif kind not in NO_KIND:
+            found.foreign[path] = kind
+    if scans or not (images or _is_scan(parent)):
+        found.scans.extend(scans)
+    else:
+        found.scans.append(parent)
+    if not (scans or images):  # one stands for all of them
+        found.lost.update(list(no_images.items())[:1])
 
 
 def _unreadable(path: Path) -> str:
@@ -91,15 +157,8 @@ def _unreadable(path: Path) -> str:
     return "cannot be read (no permission)" if regular and not os.access(path, os.R_OK) else ""
 
 
-def own_images_in(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """DICOM images in these folders, or listed by a DICOMDIR, that usdehaze made and whose names do not say so."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        inside = (
-            (parent / name for parent, names in _folders(path, {}) for name in names) if os.path.isdir(path) else ()
-        )
-        found += [each for each in inside or _listed(path) if not each.name.endswith(RESULT_SUFFIXES)]
-    return [path for path in found if is_own_image(path)]
+def _misnamed(path: Path, found: str) -> InputError:
+    return InputError(path, found, "one, as its name says", "mend it, or take it away")
 
 
 def is_own_image(path: Path) -> bool:
@@ -156,6 +215,12 @@ def beside_result(result: str | os.PathLike[str], suffix: str) -> Path:
     return path.with_name(stem + suffix)
 
 
+def files_beside(result: Path) -> list[Path]:
+    """Every file that may be made with a result ``STEM.dehazed.h5``, whether it is there or not; itself first."""
+    stem = result.name.removesuffix(RESULT_SUFFIX)
+    return [result.with_name(stem + suffix) for suffix in (*RESULT_SUFFIXES, REVIEW_SUFFIX)]
+
+
 def _listed(path: Path) -> list[Path]:
     """The scans that a file lists; none of most files."""
     try:
@@ -163,13 +228,6 @@ def _listed(path: Path) -> list[Path]:
         return found.scans_listed(path) if found is not None else []
     except InputError:  # reading it will say what is wrong
         return []
-
-
-def _scans_in(folder: Path) -> Iterator[Path]:
-    for parent, names in _folders(folder, {}):
-        names = [name for name in names if not name.endswith(RESULT_SUFFIXES)]
-        scans = [path for name in names if _is_scan(path := parent / name)]
-        yield from scans or filter(_is_scan, [parent])
 
 
 def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path, list[str]]]:
@@ -202,13 +260,17 @@ def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path,
         waiting += linked
 
 
-def _is_scan(path: Path) -> bool:
-    """Whether a file or folder is a scan by itself, not an image among others."""
+def _is_scan(folder: Path) -> bool:
+    """Whether a folder is a scan by itself."""
     try:
-        found = format_of(path)
-    except InputError:  # a dangling link, a socket, a folder of other things
+        return format_of(folder) is not None
+    except InputError:
         return False
+
+
+def _is_alone(known: FileFormat, path: Path) -> bool:
+    """Whether a file of a known format is a scan by itself, not an image among others."""
     try:
-        return found is not None and found.is_alone(path)
+        return known.is_alone(path)
     except InputError:  # damaged: opening it will say so
         return True

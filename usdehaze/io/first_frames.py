@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from usdehaze.errors import InputError
+from usdehaze.io.picture import Picture
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 
 class FirstFrames(StoredScan):
-    """Units, full scale and geometry of a stream, found as those of a file that held these frames.
+    """Units, full scale, geometry and colours of a stream, found as those of a file that held these frames.
 
     Args:
         name: of the stream, for messages.
-        frames: ``(H, W)`` stored values each, of one shape and type.
+        pictures: frames of one shape and type.
         reading: what the stream leaves unsaid.
         layout: where they come from, in words.
         spacing_m: ``(row, column)`` pitch in m, where the stream says so.
@@ -30,7 +31,7 @@ class FirstFrames(StoredScan):
     def __init__(
         self,
         name: str,
-        frames: Sequence[np.ndarray],
+        pictures: Sequence[Picture],
         reading: Reading,
         layout: str,
         spacing_m: tuple[float, float] | None = None,
@@ -38,11 +39,12 @@ class FirstFrames(StoredScan):
         self._frames = StoredCine(
             layout,
             "",
-            (len(frames), *frames[0].shape),
-            frames[0].dtype,
-            lambda index: frames[index],
+            (len(pictures), *pictures[0].levels.shape),
+            pictures[0].levels.dtype,
+            lambda index: pictures[index].levels,
             spacing_m=spacing_m,
-            frame_times_s=np.arange(float(len(frames))),  # they have some, though not these
+            frame_times_s=np.arange(float(len(pictures))),  # they have some, though not these
+            picture=lambda index: pictures[index],
         )
         super().__init__(Path(name), reading)
 
@@ -64,3 +66,8 @@ class FirstFrames(StoredScan):
         if values.dtype != self._frames.dtype:
             raise InputError(self.path, f"a frame of {values.dtype}", f"{self._frames.dtype} as before")
         return self._numbers_to_db(values, "a frame")
+
+    def b_mode(self, picture: Picture) -> np.ndarray | None:
+        """``(H, W)`` bool, which pixels of a later frame are B-mode: grey, or of the tint that the first ones had; None
+        where that is all of them."""
+        return self._colours.b_mode(self._in_bytes(picture))

@@ -31,6 +31,7 @@ _META_IMAGE = re.compile(rb"(\w+ *=[^\n]*\n)*(ObjectType|NDims)\b")  # whichever
 _FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
+_DOCUMENT = re.compile(rb"PK\x03\x04.{26}(\[Content_Types|_rels/|docProps/|mimetype)", re.DOTALL)  # of an office suite
 _FOREIGN = {  # what is not read
     re.compile(rb"NRRD\d{4}"): "NRRD, which is not read",
     re.compile(rb"\x0e\x03\x13\x01"): "HDF4, which is not read; HDF5 is",
@@ -41,8 +42,11 @@ _FOREIGN = {  # what is not read
     re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
     re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
     re.compile(rb"(\x5c\x01\0\0|\0\0\x01\x5c).{344}", re.DOTALL): "a header of NIfTI or Analyze alone",
+    _DOCUMENT: "a document",
     re.compile(rb"PK\x03\x04|\x1f\x8b"): "a zip or gzip archive, to be unpacked",
 }
+_EMPTY, _UNKNOWN = "empty", "unknown content"
+NO_KIND = (_EMPTY, _UNKNOWN, _FOREIGN[_DOCUMENT])  # of what is nowhere near a scan
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 # Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
 # registrations and segmentations
@@ -255,6 +259,7 @@ FORMATS = [
     IMAGE_FOLDER,
 ]
 SUFFIXES = sorted({suffix for found in FORMATS for suffix in found.suffixes}, key=len, reverse=True)
+SCAN_SUFFIXES = tuple(suffix for found in FORMATS if found.open_image is None for suffix in found.suffixes)
 
 
 def format_of(path: str | os.PathLike[str]) -> FileFormat | None:
@@ -272,13 +277,18 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     Raises:
         InputError: as of `format_of`.
     """
+    return look_at(path)[1]
+
+
+def look_at(path: str | os.PathLike[str]) -> tuple[FileFormat | None, str]:
+    """`format_of` and `kind_of` a file or folder."""
     found, start = _look(Path(path))
     if found is not None:
-        return found.name
+        return found, found.name
     if start[:2] in _DICOM_GROUPS and start[3:4] == b"\0":
-        return "perhaps a DICOM data set, but without the header of a DICOM file"
-    foreign = next((name for signature, name in _FOREIGN.items() if signature.match(start)), "unknown content")
-    return foreign if start else "empty"
+        return None, "perhaps a DICOM data set, but without the header of a DICOM file"
+    foreign = next((name for signature, name in _FOREIGN.items() if signature.match(start)), _UNKNOWN)
+    return None, foreign if start else _EMPTY
 
 
 def _look(path: Path) -> tuple[FileFormat | None, bytes]:

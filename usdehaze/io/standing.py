@@ -61,7 +61,7 @@ def standing(files: Sequence[Path], scan: Path, strict: bool = False) -> bool:
     Args:
         files: that should be there; the first is the result.
         scan: as it is now.
-        strict: only the scan's hash counts; else one that is older than its result is taken for the same, and one of
+        strict: only the scan's hash counts; else one that was there before its result is taken for the same, and one of
             the same name that has changed may have its result made anew.
 
     Raises:
@@ -73,7 +73,13 @@ def standing(files: Sequence[Path], scan: Path, strict: bool = False) -> bool:
     if strict or not sha256:
         return bool(sha256)
     made = files[0].stat().st_mtime_ns
-    return all(part.stat().st_mtime_ns <= made for part in parts_of(scan)) or sha256 == sha256_of(scan)
+    return all(_put_there_ns(part) <= made for part in {scan, *parts_of(scan)}) or sha256 == sha256_of(scan)
+
+
+def _put_there_ns(path: Path) -> int:
+    """When a file was changed, or put where it is, whose time may be older; of a folder, or was taken out of it."""
+    status = path.stat()
+    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def check_owner(result: Path, scan: Path, strict: bool = False) -> dict[str, str]:

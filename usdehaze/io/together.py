@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from usdehaze.errors import InputError
-from usdehaze.io.atomic import PART, PartFile, busy, short, sync, writing
+from usdehaze.io.atomic import PART, PartFile, busy, part_name, short, sync, writing
 from usdehaze.stopping import uninterrupted
 
 try:
@@ -84,17 +83,17 @@ def finish(first: Path) -> list[Path]:
     return [target for _, target in pairs]
 
 
-def remove_left_overs(folder: Path, *stems: str) -> list[Path]:
-    """Removes part files that killed runs left behind, of files whose names begin so; tells which.
+def remove_left_overs(targets: Iterable[Path]) -> list[Path]:
+    """Removes part files that killed runs left behind of any of these files; tells which.
 
-    Those that another run is writing stay, and all of them where the file system has no locks to tell.
+    Those that another run is writing stay, and all of them where the file system has no locks to tell. Folders, which
+    may be very large, are not listed.
     """
     removed = []
-    for stem in stems if os.path.isdir(folder) else ():
-        for part in sorted(folder.glob("." + re.sub(r"([*?[])", r"[\1]", stem) + "*" + PART)):
-            with suppress(OSError, InputError), _locked(part, part, certainly=True):
-                part.unlink()
-                removed.append(part)
+    for part in map(part_name, targets):
+        with suppress(OSError, InputError), _locked(part, part, certainly=True):
+            part.unlink()
+            removed.append(part)
     return removed
 
 

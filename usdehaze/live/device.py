@@ -10,7 +10,7 @@ from threading import Event
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import FRAMES_USED
 from usdehaze.io.ffmpeg import Device, Grabber
-from usdehaze.io.images.film import grey_in
+from usdehaze.io.images.film import picture_of
 from usdehaze.io.reading import Reading
 from usdehaze.live.stream import Frame, Frames, FrameSource, Stream, found_in
 
@@ -37,7 +37,7 @@ class VideoDevice(FrameSource):
         while not stop.is_set():
             planes = grabber.read()
             if planes is not None:
-                yield Frame(time.monotonic(), planes[0], partial(grey_in, planes))
+                yield Frame(time.monotonic(), planes[0], partial(picture_of, planes))
             elif not stop.is_set():
                 raise InputError(self.name, "gives no more pictures", advice="see whether it is still plugged in")
 

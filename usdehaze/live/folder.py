@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -16,6 +17,7 @@ from usdehaze.geometry.sector import FRAMES_USED
 from usdehaze.io.decoding import decoding
 from usdehaze.io.formats import FORMATS
 from usdehaze.io.images.read import natural_order, open_image
+from usdehaze.io.picture import Picture
 from usdehaze.io.reading import Reading
 from usdehaze.live.stream import Frame, Frames, FrameSource, Stream, found_in
 
@@ -48,6 +50,8 @@ class Folder(FrameSource):
     def frames(self, every: bool, stop: Event) -> Frames:
         watched = Watched(self._path)
         there = watched.new()
+        if not there:
+            self._tell(f"{self.name}: holds no image yet ({', '.join(SUFFIXES)}); waits for one")
         if every:
             for path in natural_order([path for _, path in there]):
                 yield from self._told(path)
@@ -58,7 +62,7 @@ class Folder(FrameSource):
             n, took_s = len(new), time.monotonic() - began_s
             for place in range(min(n, 1)) if every else range(n - 1, max(n - 3, -1), -1):
                 changed_ns, path = new[place]
-                young = time.time_ns() - changed_ns < GRACE_S * 1e9
+                young = abs(time.time_ns() - changed_ns) < GRACE_S * 1e9  # clocks of others may be ahead
                 try:
                     yield from self._read(path, missed=place)
                 except InputError as error:
@@ -90,9 +94,11 @@ class Folder(FrameSource):
                 return  # touched, not changed
             self._layout, self._spacing_m = stored.layout, stored.spacing_m
             for index in range(taken if taken < n_frames else 0, n_frames):
-                self._last = stored.read(index)
-                self._file, self._count = path.name, index + 1
-                yield Frame(time.monotonic(), self._last, missed=missed)
+                picture = Picture(stored.read(index)) if stored.picture is None else stored.picture(index)
+                self._file, self._count, self._last = path.name, index + 1, picture.levels
+                yield Frame(
+                    time.monotonic(), picture.levels, partial(Picture, picture.levels, picture.rgb), missed=missed
+                )
                 missed = 0
 
     def stream(self, first: list[Frame]) -> Stream:
@@ -100,11 +106,11 @@ class Folder(FrameSource):
 
 
 class Watched:
-    """Which images of a folder are new."""
+    """Which images of a folder are new: files that are moved or copied in may be older than those that were there."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._changed_ns, self._names = -1, set[str]()  # the latest change done with, and the files changed then
+        self._through = dict[str, int]()  # when files that are done with were last changed, by their names
 
     def new(self) -> list[tuple[int, Path]]:
         """When they were last changed, ns since 1970, and the images, in this order, then by name.
@@ -112,35 +118,29 @@ class Watched:
         Raises:
             InputError: the folder cannot be looked through.
         """
-        changed = {}
+        changed = dict[str, int]()
         try:
             with os.scandir(self._path) as entries:
                 for entry in entries:
-                    if _is_image(entry.name):
-                        changed[Path(entry.path)] = _changed_ns(entry)
+                    if _is_image(entry.name) and (at := _changed_ns(entry)) is not None:
+                        changed[entry.name] = at
         except OSError as error:
             raise InputError(self._path, f"cannot be looked through ({error.strerror})") from error
-        new = [
-            path
-            for path, at in changed.items()
-            if at > self._changed_ns or (at == self._changed_ns and path.name not in self._names)
-        ]
-        return sorted(((changed[path], path) for path in natural_order(new)), key=lambda file: file[0])
+        self._through = {name: at for name, at in self._through.items() if name in changed}
+        new = [self._path / name for name, at in changed.items() if self._through.get(name) != at]
+        return sorted(((changed[path.name], path) for path in natural_order(new)), key=lambda file: file[0])
 
     def done(self, files: Sequence[tuple[int, Path]]) -> None:
-        """These, and all that were changed before them, are through."""
-        latest = max((changed_ns for changed_ns, _ in files), default=-1)
-        if latest > self._changed_ns:
-            self._changed_ns, self._names = latest, set()
-        self._names |= {path.name for changed_ns, path in files if changed_ns == self._changed_ns}
+        """These are through, until they change again."""
+        self._through.update((path.name, changed_ns) for changed_ns, path in files)
 
 
 def _is_image(name: str) -> bool:
     return not name.startswith(".") and ".dehazed." not in name and name.lower().endswith(SUFFIXES)
 
 
-def _changed_ns(entry: os.DirEntry[str]) -> int:
+def _changed_ns(entry: os.DirEntry[str]) -> int | None:
     try:
-        return entry.stat().st_mtime_ns if entry.is_file() else -1
+        return entry.stat().st_mtime_ns if entry.is_file() else None
     except OSError:  # gone by now
-        return -1
+        return None

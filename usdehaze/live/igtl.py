@@ -62,7 +62,8 @@ class IgtlSource(FrameSource):
         self._messages = needed("pyigtl", EXTRA).messages
         self.name, self._reading, self._tell = name, reading, tell
         self._address, self._device = address_of(name)
-        self._spacing_m: tuple[float, float] | None = None
+        self._spacing_m: tuple[float, float] | None = None  # of the frame that came last
+        self._found_m: tuple[float, float] | None = None  # of those that the fan was found in, until another is told
         self._missed, self._told = 0, False  # images since the last frame that could not be used; whether any was told
 
     def frames(self, every: bool, stop: Event) -> Frames:
@@ -117,6 +118,9 @@ class IgtlSource(FrameSource):
             self._missed, self._told = self._missed + 1, True
             return None
         self._missed = 0
+        if self._found_m and self._spacing_m and not np.allclose(self._found_m, self._spacing_m, rtol=0.01, atol=0):
+            self._found_m = None
+            self._tell(f"{self.name}: pixels are of another size now, the depth has changed; start again")
         if not self._device:
             self._device = device
             self._tell(f"{self.name}: frames are those of {brief(device)!r}")
@@ -127,7 +131,7 @@ class IgtlSource(FrameSource):
         if values.shape[0] != 1 or (values.ndim == 4 and values.shape[3] not in (3, 4)):
             raise ValueError(f"it has the shape {values.shape}, not one slice")
         values = values[0].astype(values.dtype.newbyteorder("="))
-        sent = Sent(image.ijk_to_world_matrix, image.timestamp)
+        sent = Sent(image.ijk_to_world_matrix, image.timestamp, image.world_coordinate_system)
         across, down = np.linalg.norm(sent.matrix[:3, :2], axis=0)
         known = across > 0 and down > 0 and not across == down == 1  # 1 mm is what is sent where nothing is known
         self._spacing_m = (float(down) / 1000, float(across) / 1000) if known else None
@@ -136,10 +140,10 @@ class IgtlSource(FrameSource):
         if values.dtype != np.uint8:
             raise ValueError(f"its colours are {values.dtype}, not bytes")
         grey = luma(values[..., :3])
-        find_grey = Picture(grey, values[..., :3]).grey
-        return Frame(came_s, grey, find_grey, missed=self._missed, sent=sent)
+        return Frame(came_s, grey, lambda: Picture(grey, values[..., :3]), missed=self._missed, sent=sent)
 
     def stream(self, first: list[Frame]) -> Stream:
+        self._found_m = self._spacing_m
         return found_in(first, self.name, self._reading, "OpenIGTLink", self._spacing_m)
 
 
@@ -256,6 +260,7 @@ class IgtlScreen:
         message = self._messages.ImageMessage(
             shown.picture(estimate)[None],
             ijk_to_world_matrix=shown.matrix,
+            world_coordinate_system=None if sent is None else sent.world,
             timestamp=time.time() - ago_s if sent is None else sent.timestamp_s,
             device_name=f"usdehaze_{estimate}",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -39,9 +38,9 @@ class Recorded(FrameSource):
                 now = int(np.searchsorted(due_s, time.monotonic() - began_s, side="right")) - 1
                 missed, index = max(0, now - index), max(now, index)
             cine = self._scan.read(index, index + 1)
-            mask = cine.tissue_mask
-            find_grey = None if mask is None else partial(np.squeeze, mask, 0)
-            yield Frame(time.monotonic(), cine.frames[0], find_grey, float(self._times_s[index]), missed)
+            mask = None if cine.tissue_mask is None else cine.tissue_mask[0]
+            at_s = float(self._times_s[index])
+            yield Frame(time.monotonic(), cine.frames[0], mask=mask, at_s=at_s, missed=missed)
             index += 1
 
     def stream(self, first: list[Frame]) -> Stream:

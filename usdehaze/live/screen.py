@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from usdehaze.cine import Cartesian, Polar
+from usdehaze.cine import Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.live.stream import Frame
-from usdehaze.preview import scan_convert
+from usdehaze.preview import pitch_m, scan_convert
 from usdehaze.result import Result
 
 MOST_VIEWERS = 4  # of a screen
@@ -43,7 +43,9 @@ class Shown:
         if self.frame.sent is not None:
             return self.frame.sent.matrix
         geometry, matrix = self.result.cine.geometry, np.eye(4)
-        if isinstance(geometry, Cartesian) and geometry.spacing_m is not None:
+        if isinstance(geometry, Polar):
+            matrix[0, 0] = matrix[1, 1] = 1000 * pitch_m(geometry)
+        elif geometry.spacing_m is not None:
             down_m, across_m = geometry.spacing_m
             matrix[0, 0], matrix[1, 1] = 1000 * across_m, 1000 * down_m
         return matrix

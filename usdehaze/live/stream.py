@@ -13,9 +13,11 @@ import numpy as np
 from usdehaze.cine import Cine, Geometry, Source
 from usdehaze.errors import InputError
 from usdehaze.io.first_frames import FirstFrames
+from usdehaze.io.picture import Picture
 from usdehaze.io.reading import Reading
 from usdehaze.io.result import now_utc
 from usdehaze.io.scan import Scan
+from usdehaze.io.stored_scan import OF_ONE_VALUE
 from usdehaze.preview import frame_time_s
 
 QUICKEST_S = 0.02  # from frame to frame, that a stream is taken for
@@ -28,10 +30,12 @@ class Sent:
     Attributes:
         matrix: ``(4, 4)`` from (column, row, slice, 1) to mm.
         timestamp_s: of the sender, s since 1970.
+        world: whose mm these are: "ras", as of most senders, or "lps".
     """
 
     matrix: np.ndarray
     timestamp_s: float
+    world: str
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,8 @@ class Frame:
     Attributes:
         came_s: when it was here as a whole, s of ``time.monotonic()``: latency is counted from then.
         values: ``(H, W)`` as its source stores them.
-        find_grey: finds ``(H, W)`` bool, False where there is colour, or None where there is none; None where no colour
-            can be. Frames that are dropped are not searched.
+        picture: gives its colours, which of frames that are dropped nobody asks for; None where there can be none.
+        mask: ``(H, W)`` bool, False where it is no B-mode, where its source knows that itself.
         at_s: its time in a recording, s; None of what is not one.
         missed: frames that its source left out before it.
         sent: see `Sent`.
@@ -50,7 +54,8 @@ class Frame:
 
     came_s: float
     values: np.ndarray
-    find_grey: Callable[[], np.ndarray | None] | None = None
+    picture: Callable[[], Picture] | None = None
+    mask: np.ndarray | None = None
     at_s: float | None = None
     missed: int = 0
     sent: Sent | None = None
@@ -67,6 +72,7 @@ class Stream(Scan):
         shape, geometry, dynamic_range_db, source: see `usdehaze.io.scan.Scan`.
         to_db: ``(H, W)`` stored values -> float32 dB.
         frame_time_s: between frames, where it is known.
+        b_mode: ``(H, W)`` bool, which pixels of a picture are B-mode; None for all of them.
     """
 
     frame_times_s = None
@@ -80,10 +86,11 @@ class Stream(Scan):
         source: Source,
         to_db: Callable[[np.ndarray], np.ndarray],
         frame_time_s: float | None = None,
+        b_mode: Callable[[Picture], np.ndarray | None] = Picture.grey,
     ) -> None:
         self.path, self.shape, self.geometry, self.source = path, shape, geometry, source
         self.dynamic_range_db, self.frame_time_s, self.n_frames = dynamic_range_db, frame_time_s, 0
-        self._to_db = to_db
+        self._to_db, self._b_mode = to_db, b_mode
         self._began_s: float | None = None
 
     def cine_of(self, frame: Frame) -> Cine:
@@ -99,8 +106,12 @@ class Stream(Scan):
         if self._began_s is None:
             self._began_s = frame.came_s
         times = np.array([frame.came_s - self._began_s if frame.at_s is None else frame.at_s])
-        grey = None if frame.find_grey is None else frame.find_grey()
-        mask = None if grey is None or grey.all() else grey[None]
+        b_mode = frame.mask if frame.picture is None else self._b_mode(frame.picture())
+        mask = None if b_mode is None else b_mode[None]
+        if frame.values.min() == frame.values.max():  # no signal: comes out as it went in
+            mask = np.zeros((1, *self.shape), bool)
+            if OF_ONE_VALUE not in self.source.assumptions:
+                self.source = replace(self.source, assumptions=(*self.source.assumptions, OF_ONE_VALUE))
         return Cine(self._to_db(frame.values)[None], self.geometry, self.dynamic_range_db, times, self.source, mask)
 
     def blank(self) -> Cine:
@@ -132,10 +143,12 @@ def found_in(
     Raises:
         InputError: frames that cannot be used.
     """
-    scan = FirstFrames(f"{name} (live)", [frame.values for frame in first], reading, layout, spacing_m)
+    pictures = [Picture(frame.values) if frame.picture is None else frame.picture() for frame in first]
+    scan = FirstFrames(f"{name} (live)", pictures, reading, layout, spacing_m)
     source = replace(scan.source, dataset=f"from {now_utc().isoformat(timespec='seconds')}")
     pace_s = max(QUICKEST_S, frame_time_s(np.array([frame.came_s for frame in first])))
-    return Stream(Path(name), scan.shape, scan.geometry, scan.dynamic_range_db, source, scan.to_db, pace_s)
+    known = scan.shape, scan.geometry, scan.dynamic_range_db, source
+    return Stream(Path(name), *known, scan.to_db, pace_s, scan.b_mode)
 
 
 class FrameSource(ABC):

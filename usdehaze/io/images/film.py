@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from usdehaze.io.ffmpeg import Decoder, look_through
-from usdehaze.io.picture import GREY_SPREAD, Picture
+from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.notes import Guess
 
-_FAINT = 5  # units of Cb and Cr that cannot make as much: GREY_SPREAD / sum(_CHROMA)
+_FAINT = 5  # units of Cb and Cr that cannot make as much colour as counts: GREY_SPREAD of a picture / sum(_CHROMA)
 _CHROMA = np.array([1.772, 1.402])  # blue and red less luma, a unit of Cb and of Cr (ITU-R BT.601)
 
 
@@ -41,23 +41,16 @@ class FilmScan(StoredScan):
             aspect=1.0 if is_square else 1 / film.pixel_aspect,
             frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
             assumptions=tuple(notes),
-            picture=lambda index: _picture(decoder.read(index)),
+            picture=lambda index: picture_of(decoder.read(index)),
         )
 
 
-def _picture(planes: np.ndarray) -> Picture:
-    """A frame ``(3, H, W)`` of Y, Cb and Cr."""
+def picture_of(planes: np.ndarray) -> Picture:
+    """A frame ``(3, H, W)`` uint8 of Y, Cb and Cr over their full range."""
     if _is_faint(planes):
         return Picture(planes[0])
     rgb = planes[0][..., None] + _differences(planes)
     return Picture(planes[0], np.clip(np.rint(rgb), 0, 255).astype(np.uint8))
-
-
-def grey_in(planes: np.ndarray) -> np.ndarray:
-    """``(H, W)`` bool: where a frame ``(3, H, W)`` uint8 of Y, Cb and Cr over their full range shows no colour."""
-    if _is_faint(planes):
-        return np.ones(planes.shape[1:], bool)
-    return np.asarray(np.ptp(_differences(planes), axis=-1) <= GREY_SPREAD)
 
 
 def _is_faint(planes: np.ndarray) -> bool:
