@@ -421,6 +421,17 @@ def test_a_wrong_region_is_refused_in_one_line(tmp_path: Path, change: dict, mes
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
 
 
+def test_polygons_of_the_whole_source_serve_a_result_of_some_of_its_frames(tmp_path: Path) -> None:
+    early = {**TISSUE, "name": "early", "frames": [0]}
+    path = written(tmp_path / "r.json", early, {**TISSUE, "frames": [0, 2, 4]}, {**HAZE, "frames": [4, 5]})
+    regions = read_regions(path, SHAPE, 3, source_frames=6)  # frames 3 to 5
+    assert [(region.role, sorted(region.frames)) for region in regions.regions] == [("tissue", [1]), ("haze", [1, 2])]
+    with pytest.raises(InputError, match="names frame 5; expected 0 to 4"):
+        read_regions(path, SHAPE, 2, source_frames=5)
+    with pytest.raises(InputError, match="no region in frames 6 to 8; expected some in the frames of the result"):
+        read_regions(path, SHAPE, 6, source_frames=9)
+
+
 def test_regions_that_never_meet_in_a_frame_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no frame has both"):
         read_regions(written(tmp_path / "r.json", TISSUE, {**HAZE, "frames": [1, 2]}), SHAPE)

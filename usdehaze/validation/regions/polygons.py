@@ -18,8 +18,12 @@ from usdehaze.validation.regions.model import FAINT, ROLES, Region
 UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
 
 
-def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geometry: Geometry | None) -> list[Region]:
-    """The regions of a JSON file; see `usdehaze.validation.regions.reading` for the form.
+def read_polygons(
+    path: Path, shape: tuple[int, int, int], first_frame: int, source_frames: int, geometry: Geometry | None
+) -> list[Region]:
+    """The regions of a JSON file, but for those of frames that the cine leaves out of its source.
+
+    The form is that of `usdehaze.validation.regions.reading`, and so are the arguments.
 
     Raises:
         InputError: one line that says what is wrong with which region.
@@ -37,7 +41,14 @@ def read_polygons(path: Path, shape: tuple[int, int, int], first_frame: int, geo
     if not isinstance(entries, list) or not entries:
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
     units = document.get("units", "px")
-    return [_region(path, entry, index, shape, first_frame, geometry, units) for index, entry in enumerate(entries)]
+    source = range(source_frames) if source_frames else range(first_frame, first_frame + shape[0])
+    regions = [
+        _region(path, entry, index, shape, first_frame, source, geometry, units) for index, entry in enumerate(entries)
+    ]
+    if not any(region.frames for region in regions):
+        last = first_frame + shape[0] - 1
+        raise InputError(path, f"no region in frames {first_frame} to {last}", "some in the frames of the result")
+    return [region for region in regions if region.frames]
 
 
 def compact(entry: dict[str, Any]) -> dict[str, Any]:
@@ -89,10 +100,11 @@ def _region(
     index: int,
     shape: tuple[int, int, int],
     first_frame: int,
+    source: range,
     geometry: Geometry | None,
     units: object,
 ) -> Region:
-    """One entry of the file, checked; ``units`` hold where it names none itself."""
+    """One entry of the file, checked; ``units`` hold where it names none itself, ``source`` are the frames there."""
     if not isinstance(entry, dict):
         raise InputError(path, f"region {index} is not an object", '{"name", "role", "frames", "polygon"}')
     name = str(entry.get("name", index))
@@ -101,7 +113,7 @@ def _region(
     if role not in (*ROLES, FAINT):
         raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue", "haze" or "faint"')
     spend(path, memory=shape[1] * shape[2], objects=1)
-    frames = _frames(path, label, entry.get("frames"), shape[0], first_frame)
+    frames = _frames(path, label, entry.get("frames"), shape[0], first_frame, source)
     polygon = _corners(path, label, entry.get("polygon"))
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
@@ -116,7 +128,9 @@ def _region(
     return Region(name, role, PackedMasks([mask], shape[1:]), frames)
 
 
-def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int) -> frozenset[int] | range:
+def _frames(
+    path: Path, label: str, frames: Any, n_frames: int, first_frame: int, source: range
+) -> frozenset[int] | range:
     """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none."""
     if frames is None:
         return range(n_frames)
@@ -124,10 +138,10 @@ def _frames(path: Path, label: str, frames: Any, n_frames: int, first_frame: int
         found = f"{label} has frames {json.dumps(frames)[:80]}"
         raise InputError(path, found, "a list of frame indices such as [0, 1]")
     for t in frames:
-        if not 0 <= t - first_frame < n_frames:
-            expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
+        if t not in source:
+            expected = f"{source.start} to {source.stop - 1}, the frames that there are"
             raise InputError(path, f"{label} names frame {t}", expected)
-    return frozenset(t - first_frame for t in frames)
+    return frozenset(t - first_frame for t in frames if 0 <= t - first_frame < n_frames)
 
 
 def _corners(path: Path, label: str, polygon: Any) -> np.ndarray:

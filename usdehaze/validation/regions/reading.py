@@ -81,7 +81,7 @@ def read_regions(
         labels: what stands for tissue and haze in labels and segments; None for the form's own convention.
         margin_px: pixels of every region within this distance of its border are left out.
         source_frames: that the source has, 0 where that is not known: a stack of labels is of all of them, or of the
-            cine's.
+            cine's; polygons may name any of them, and hold in those of the cine.
 
     Raises:
         InputError: one line that says what is wrong: not readable, none of these forms, unknown role, a polygon of
@@ -121,7 +121,7 @@ def _read(
     if path.name.lower().endswith(NIFTI_SUFFIXES):
         return regions_of_labels(path, read_nifti(path, shape, *source), shape, labels)
     if labels is None:
-        return read_polygons(path, shape, source[0], geometry)
+        return read_polygons(path, shape, *source, geometry)
     raise InputError(path, "--labels given, but regions in JSON have roles", "labels or segments", "drop --labels")
 
 
