@@ -277,9 +277,10 @@ class _Run:
         if images is None and not mirror:
             raise click.UsageError("--no-mirror is for --images")
         if images:
-            from usdehaze.training.images import BlendedImages, StoredImages, read_images
+            from usdehaze.training.images import BlendedImages, StoredImages, different, read_images
 
-            read = {k: read_images(v, recipe.grid, images == "colour", reading.dataset) for k, v in data.items()}
+            found = {k: read_images(v, recipe.grid, images == "colour", reading.dataset) for k, v in data.items()}
+            read = {k: different(v, data[k][0]) for k, v in found.items()}
             if blend:
                 return BlendedImages.of(read["tissue"], read["haze"], blend, (mirror, mirror))
             return StoredImages(read[self.kind], mirror)

@@ -190,7 +190,8 @@ class StoredFrames(InMemory):
     @property
     def frames(self) -> set[bytes]:
         """Every different frame, held out or not, by its hash."""
-        return {hashlib.sha256(frame.numpy()).digest() for part in (self._train, self._held_out) for frame in part}
+        every = (frame for part in (self._train, self._held_out) for frame in part)
+        return {hashlib.sha256(frame.numpy().tobytes()).digest() for frame in every}
 
     @property
     def description(self) -> str:
