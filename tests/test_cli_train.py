@@ -222,6 +222,59 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"one.h5"}
 
 
+def test_card_and_sheet_replace_nothing_unasked_and_never_what_is_learned_from(tmp_path):
+    for name in ("a", "b"):
+        Image.fromarray(np.random.default_rng(1).integers(0, 256, (16, 16), np.uint8)).save(tmp_path / f"{name}.png")
+    (tmp_path / "c.json").write_text("mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    images = ("tissue", tmp_path / "a.png", tmp_path / "b.png", "--images", "grey", *FEW)
+    for words, found in (
+        ((*images, "-o", tmp_path / "a.safetensors"), "a.png: would be written among what is learned from"),
+        ((*images, "-o", tmp_path / "a.safetensors", "--overwrite"), "a.png: would be written among"),
+        ((*images, "-o", tmp_path / "c.safetensors"), "c.json: exists already; replace it with --overwrite"),
+        (("tissue", tmp_path, "--images", "grey", *FEW, "-o", tmp_path / "d.safetensors"), "d.json: would be written"),
+        (("tissue", tmp_path, *FEW, "-o", tmp_path / "d.safetensors"), "d.json: would be written among"),  # a cine
+    ):
+        done = run(*words)
+        assert done.exit_code == 1 and found in done.output, (words, done.output)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_scan_cannot_be_both_tissue_and_haze(tmp_path):
+    one, two = scan(tmp_path / "one.h5"), scan(tmp_path / "two.h5", seed=1)
+    shutil.copy(one, tmp_path / "copy.h5")
+    out = ("-o", tmp_path / "p.safetensors", *FEW)
+    done = run("posterior", "--tissue", one, two, "--haze", tmp_path / "copy.h5", *out)
+    assert done.exit_code == 2 and "--tissue and --haze have 6 frames in common" in done.output
+    assert run("posterior", "--tissue", one, "--haze", two, *out).exit_code == 0
+
+
+def test_options_for_reading_need_scans_to_read(tmp_path):
+    out = ("-o", tmp_path / "p.safetensors", *FEW)
+    grey = np.random.default_rng(0).integers(0, 256, (2, 4, 16, 16), np.uint8)
+    np.savez(tmp_path / "images.npz", a=grey[0], b=grey[1])
+    images = ("tissue", tmp_path / "images.npz", "--images", "grey")
+    for words in (
+        ("haze", *out, "--dynamic-range", 40),
+        ("posterior", "--tissue", "simulated", "--haze", "simulated", *out, "--units", "db"),
+        (*images, *out, "--dataset", "a", "--levels", "0:255"),
+    ):
+        done = run(*words)
+        assert done.exit_code == 2 and "options for reading, such as --units, are for scans" in done.output, words
+    assert run(*images, *out, "--dataset", "b").exit_code == 0
+
+
+def test_what_was_guessed_of_a_scan_is_told(tmp_path):
+    guessed, known = tmp_path / "a.h5", scan(tmp_path / "b.h5")
+    with h5py.File(guessed, "w") as file:
+        file["frames"] = np.random.default_rng(0).integers(0, 256, (6, 16, 16), np.uint8)
+    words = ("haze", guessed, known, *FEW, "--rectangle")
+    done = run(*words, "-o", tmp_path / "p.safetensors")
+    assert done.exit_code == 0, done.output
+    assert f"{guessed}: Dynamic range assumed to be 60 dB. Decide with --dynamic-range." in done.output
+    assert run(*words, "-o", tmp_path / "q.safetensors", "--quiet").output == ""
+
+
 def test_a_broken_scan_is_named_and_nothing_is_written(tmp_path):
     scan(tmp_path / "in" / "good.h5")
     (tmp_path / "in" / "bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))

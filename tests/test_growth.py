@@ -17,7 +17,7 @@ from usdehaze.io.hdf5.access import METADATA_BYTES, open_h5
 from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import open_result
 from usdehaze.review import build_review
-from usdehaze.validation.evaluate import frame_metrics
+from usdehaze.validation.evaluate import region_record
 from usdehaze.validation.regions import automatic_regions
 from usdehaze.validation.uncertainty import DRAWN_AT_ONCE, bootstrap_ci95
 
@@ -57,8 +57,13 @@ def test_a_page_keeps_little_of_a_frame_whose_regions_move(tmp_path, monkeypatch
     rng = np.random.default_rng(0)
     image = rng.uniform(-50, -5, (SIDE, SIDE)).astype(np.float32)
     half = np.arange(SIDE) < SIDE // 2
-    record = frame_metrics(image, image - 1, np.tile(half, (SIDE, 1)), np.tile(~half, (SIDE, 1)))
-    monkeypatch.setattr("usdehaze.review.figures.frame_metrics", lambda *_: deepcopy(record))
+    masks = {
+        "tissue": np.tile(half, (SIDE, 1)),
+        "haze": np.tile(~half, (SIDE, 1)),
+        "faint": np.zeros((SIDE, SIDE), bool),
+    }
+    record = region_record(image, image - 1, masks, None, -60.0)
+    monkeypatch.setattr("usdehaze.review.figures.region_record", lambda *_: deepcopy(record))
     monkeypatch.setattr("usdehaze.review.page.doubts_of", lambda _: [])  # reads megabytes at once, and so do these:
     monkeypatch.setattr("usdehaze.review.page.file_sha256", lambda _: "")
     monkeypatch.setattr("usdehaze.io.hdf5.heap_check._BLOCK", 2**14)

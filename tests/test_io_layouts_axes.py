@@ -43,6 +43,15 @@ def test_a_colour_still_is_one_frame_of_its_luma(tmp_path):
     assert "Colour channels taken together as their luma." in cine.source.assumptions
 
 
+@pytest.mark.parametrize(("n_frames", "written"), [(3, 0), (3, 1), (4, 0), (4, 3)])
+@pytest.mark.parametrize("order", ["THW", "HWT"])
+def test_one_frame_among_those_never_written_is_no_colour(tmp_path, order, n_frames, written):
+    frames = np.zeros((n_frames, 64, 48), np.uint8)
+    frames[written] = still(1)[0]
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": frames.transpose(["THW".index(axis) for axis in order])}))
+    assert cine.frames.shape == frames.shape and np.abs(cine.frames - expected(frames)).max() < 1e-4
+
+
 def test_axes_that_are_asked_for_are_obeyed(tmp_path):
     frames = still(3, 24, 20)
     path = write(tmp_path / "a.h5", {"x": frames.transpose(0, 2, 1)})

@@ -83,8 +83,11 @@ def test_the_metrics_are_those_of_validate(tmp_path, roi):
     command = ["validate", str(tmp_path / "a.dehazed.h5"), "--roi", str(roi), "--json", str(tmp_path / "m.json")]
     assert CliRunner().invoke(main, command).exit_code == 0
     ours, theirs = data_of(page, "metrics"), json.loads((tmp_path / "m.json").read_text())
+    outside = [told for name, told in data_of(page, "page")["provenance"] if name == "to be doubted"]
+    assert len(outside) == 2 and all("outside the image" in told for told in outside)
     assert ours["summary"] == theirs["summary"] and ours["summary"]["gcnr"]["input"] is not None
     for mine, other in zip(ours["frames"], theirs["frames"], strict=True):
+        assert other.pop("doubts") == outside
         assert mine == {**other, "cine": "ab" * 6}
     assert [record["frame"] for record in ours["frames"]] == [7, 8, 9, 10, 11]
     assert ours["settings"]["estimators"] == theirs["settings"]["estimators"]

@@ -130,6 +130,12 @@ def test_a_checkpoint_of_other_settings_is_refused_by_name(other, tmp_path):
         train(replace(tiny(), **other), GaussianFrames(), tmp_path / "p.safetensors", tmp_path / "run")
 
 
+def test_a_checkpoint_of_more_steps_than_asked_for_is_refused(tmp_path):
+    train(tiny(steps=3), GaussianFrames(), tmp_path / "p.safetensors", tmp_path / "run")
+    with pytest.raises(InputError, match="is of 3 steps already; expected at most the 2 asked for"):
+        train(tiny(steps=2), GaussianFrames(), tmp_path / "p.safetensors", tmp_path / "run")
+
+
 def test_a_checkpoint_of_other_frames_is_refused(tmp_path):
     a, b = (data.StoredFrames([torch.rand(6, 8, 8)]) for _ in range(2))
     train(tiny(steps=1), a, tmp_path / "p.safetensors", tmp_path / "run")

@@ -43,6 +43,17 @@ def test_folders_archives_and_arrays_hold_the_same_images(tmp_path):
     torch.testing.assert_close(grey[:, 0].double(), torch.from_numpy(luma), rtol=0, atol=0.005)
 
 
+def test_a_picture_named_twice_or_copied_is_not_held_out_and_trained_on(tmp_path):
+    for name, seed in (("a.png", 0), ("copy.png", 0), ("b.png", 1), ("c.png", 2)):
+        Image.fromarray(picture(seed)).save(tmp_path / name)
+    words = ["train", "tissue", str(tmp_path / "a.png"), "--images", "grey", *FEW]
+    done = CliRunner().invoke(main, [*words, str(tmp_path), "-o", str(tmp_path.parent / "p.safetensors")])
+    assert done.exit_code == 0, done.output
+    assert "images of the user's own: 2, 1 more held out" in done.output
+    one = CliRunner().invoke(main, [*words, str(tmp_path / "copy.png"), "-o", str(tmp_path.parent / "q.safetensors")])
+    assert one.exit_code == 1 and "a.png: 2 copies of one image; expected at least 2 images" in one.output
+
+
 def test_other_shapes_are_cut_to_their_middle_and_resized(tmp_path):
     wide = np.zeros((2, 8, 24), np.uint8)
     wide[:, :, 8:16] = 200  # the middle square

@@ -423,6 +423,17 @@ def test_a_wrong_region_is_refused_in_one_line(tmp_path: Path, change: dict, mes
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
 
 
+def test_polygons_of_the_whole_source_serve_a_result_of_some_of_its_frames(tmp_path: Path) -> None:
+    early = {**TISSUE, "name": "early", "frames": [0]}
+    path = written(tmp_path / "r.json", early, {**TISSUE, "frames": [0, 2, 4]}, {**HAZE, "frames": [4, 5]})
+    regions = read_regions(path, SHAPE, 3, source_frames=6)  # frames 3 to 5
+    assert [(region.role, sorted(region.frames)) for region in regions.regions] == [("tissue", [1]), ("haze", [1, 2])]
+    with pytest.raises(InputError, match="names frame 5; expected 0 to 4"):
+        read_regions(path, SHAPE, 2, source_frames=5)
+    with pytest.raises(InputError, match="no region in frames 6 to 8; expected some in the frames of the result"):
+        read_regions(path, SHAPE, 6, source_frames=9)
+
+
 def test_regions_that_never_meet_in_a_frame_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no frame has both"):
         read_regions(written(tmp_path / "r.json", TISSUE, {**HAZE, "frames": [1, 2]}), SHAPE)
@@ -494,14 +505,6 @@ def test_labels_under_no_opacity_are_none(tmp_path: Path, mode: str) -> None:
     Image.fromarray(np.stack(bands, axis=2), mode).save(tmp_path / "l.png")
     regions = read_regions(tmp_path / "l.png", SHAPE)
     assert regions.mask("tissue", 0).sum() == 7 * 8 and regions.mask("haze", 0).sum() == 7 * 10
-
-
-def test_frames_that_the_source_has_and_the_result_has_not_are_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.json", {**TISSUE, "frames": [0, 3, 9]}, {**TISSUE, "frames": [7]}, HAZE)
-    regions = read_regions(path, SHAPE, 2, source_frames=10)  # frames 2 to 4 of 10
-    assert regions.frames() == [1]
-    with pytest.raises(InputError, match="names frame 9; expected 2 to 4, the frames of the result"):
-        read_regions(path, SHAPE, 2, source_frames=9)
 
 
 def test_a_region_that_fills_the_frame_has_no_border_to_be_eroded_from(tmp_path: Path) -> None:

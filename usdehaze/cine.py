@@ -126,7 +126,8 @@ class Cine:
 
     Raises:
         ValueError: frames that are not 3-D float32, hold non-finite values, or lie outside ``[-dynamic_range_db, 0]``;
-            times, a mask or polar axes that do not fit them, axes that do not increase, or pixels no way apart.
+            times, a mask or polar axes that do not fit them, axes that do not increase, angles of more than a full
+            turn, a spacing that is not positive, no geometry.
     """
 
     frames: np.ndarray
@@ -150,14 +151,28 @@ class Cine:
             raise ValueError(f"tissue mask has shape {self.tissue_mask.shape}, the frames {f.shape}")
         if self.frame_times_s is not None and np.shape(self.frame_times_s) != f.shape[:1]:
             raise ValueError(f"frame times have shape {np.shape(self.frame_times_s)}, the frames {f.shape}")
+        if self.frame_times_s is not None and not _are_numbers(self.frame_times_s):
+            raise ValueError("frame times must be finite numbers of seconds")
+        if not isinstance(self.geometry, Geometry):
+            raise ValueError(f"geometry must be Polar or Cartesian, found {type(self.geometry).__name__}")
+        if isinstance(self.geometry, Cartesian) and self.geometry.spacing_m is not None:
+            pitch = self.geometry.spacing_m
+            if np.shape(pitch) != (2,) or not _are_numbers(pitch) or min(pitch) <= 0:
+                raise ValueError(f"pixel spacing must be two positive numbers of m, row and column, found {pitch}")
         if isinstance(self.geometry, Polar):
             axes = [np.asarray(axis, float) for axis in (self.geometry.depths_m, self.geometry.angles_rad)]
             if tuple(map(np.shape, axes)) != (f.shape[1:2], f.shape[2:]):
                 raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
             if not all(np.isfinite(axis).all() and (np.diff(axis) > 0).all() for axis in axes):
                 raise ValueError("polar geometry: depths and angles must increase")
-        elif self.geometry.spacing_m is not None and not all(0 < side < math.inf for side in self.geometry.spacing_m):
-            raise ValueError(f"pixels must be some way apart, found a spacing of {self.geometry.spacing_m} m")
+            if np.ptp(axes[1]) > 2 * math.pi + 1e-6:
+                raise ValueError("polar geometry: angles are in rad, and span no more than a full turn")
+
+
+def _are_numbers(values: object) -> bool:
+    """Whether all of these are finite numbers."""
+    array = np.asarray(values)
+    return array.dtype.kind in "fiu" and bool(np.isfinite(array).all())
 
 
 def _how_to_convert(low: float, high: float, span: float) -> str:

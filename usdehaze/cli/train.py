@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from usdehaze.choices import NETWORK_KINDS, NetworkKind
 from usdehaze.cli.group import INTERRUPTED, Console, common_options, console_of
 from usdehaze.cli.options import SEED, Device, Number, reading_options, take_reading
 from usdehaze.cli.progress import step_progress
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -164,13 +165,38 @@ class _Run:
         """Trains, and writes prior and sheet; False where the run was stopped before its end."""
         from usdehaze.io.atomic import PartFile
 
+        self._check_reading(data, reading)
         if not self.first:
             return self._train(data, reading)
         lock = PartFile(self.out, self.overwrite)  # an error now if it exists or another run is at work
         try:
+            self._check_targets(data)
             return self._train(data, reading)
         finally:
             lock.discard()
+
+    def _check_reading(self, data: Data, reading: Reading) -> None:
+        """Refuses options for reading scans where there are none; images may be those of a dataset."""
+        from usdehaze.io.reading import Reading
+
+        scans = set(data.values()) - {(SIMULATED,)}
+        if self.options["images"] and scans:
+            scans, reading = set(), replace(reading, dataset=None)
+        if not scans and reading != Reading():
+            raise click.UsageError("options for reading, such as --units, are for scans")
+
+    def _check_targets(self, data: Data) -> None:
+        """Finds out before long work whether card and sheet, too, can be written, and are none of DATA."""
+        from usdehaze.io import list_scans
+        from usdehaze.io.atomic import check_target
+
+        named = [name for names in data.values() if names != (SIMULATED,) for name in names]
+        sources = {Path(path).resolve() for path in (named if self.options["images"] else list_scans(named))}
+        for suffix in (".json", ".png"):
+            target = self.out.with_suffix(suffix)
+            if sources & {target.resolve(), *target.resolve().parents}:
+                raise InputError(target, "would be written among what is learned from", "another name or folder")
+            check_target(target, self.overwrite)
 
     def _train(self, data: Data, reading: Reading) -> bool:
         from usdehaze.training.scans import write_sheet
@@ -251,17 +277,23 @@ class _Run:
         if images is None and not mirror:
             raise click.UsageError("--no-mirror is for --images")
         if images:
-            from usdehaze.training.images import BlendedImages, StoredImages, read_images
+            from usdehaze.training.images import BlendedImages, StoredImages, different, read_images
 
-            read = {k: read_images(v, recipe.grid, images == "colour", reading.dataset) for k, v in data.items()}
+            found = {k: read_images(v, recipe.grid, images == "colour", reading.dataset) for k, v in data.items()}
+            read = {k: different(v, data[k][0]) for k, v in found.items()}
             if blend:
                 return BlendedImages.of(read["tissue"], read["haze"], blend, (mirror, mirror))
             return StoredImages(read[self.kind], mirror)
-        from usdehaze.training.data import HAZE_PICKS, PICKS, Pairs
+        from usdehaze.training.data import HAZE_PICKS, PICKS, Pairs, shared
 
         if self.kind == POSTERIOR and data:
             tissue = self._side("tissue", data["tissue"], recipe, reading, PICKS)
-            return Pairs(tissue, self._side("haze", data["haze"], recipe, reading, HAZE_PICKS))
+            haze = self._side("haze", data["haze"], recipe, reading, HAZE_PICKS)
+            if n_shared := shared(tissue, haze):
+                raise click.UsageError(
+                    f"--tissue and --haze have {n_shared} frames in common; scans show either, and nothing of the other"
+                )
+            return Pairs(tissue, haze)
         return self._side(self.kind, data.get(self.kind, (SIMULATED,)), recipe, reading, PICKS)
 
     def _side(
@@ -278,7 +310,8 @@ class _Run:
         from usdehaze.io import list_scans
         from usdehaze.training.scans import frames_of_scans
 
-        return frames_of_scans(list_scans(names), recipe.grid, reading, purpose)
+        tell = self.console.note if self.first else None
+        return frames_of_scans(list_scans(names), recipe.grid, reading, purpose, tell)
 
     def _teller(self, recipe: Recipe, progress: Callable[[int, float], None] | None) -> Callable[[Told], None]:
         """Moves the bar at every step; at checkpoints a line goes to the log, and to stderr where there is no bar."""

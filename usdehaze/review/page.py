@@ -17,7 +17,7 @@ import numpy as np
 from usdehaze.budget import file_sha256, read_text
 from usdehaze.cine import Geometry, Polar
 from usdehaze.errors import InputError
-from usdehaze.geometry import blank_screen
+from usdehaze.geometry import blank_screen, image_mask
 from usdehaze.io.atomic import atomic, check_target
 from usdehaze.io.detect import REVIEW_SUFFIX, beside_result
 from usdehaze.io.doubts import doubts_of
@@ -151,6 +151,8 @@ def write_page(
         if not chosen:
             raise InputError(result_path, "no such frames", f"frames of 0 to {result.cine.n_frames - 1}")
         regions = None if roi is None else _read_regions(result, roi, labels, margin_px)
+        if regions is not None:
+            doubts = [*doubts, *regions.leaving(image_mask(result.cine.geometry, regions.shape[1:]))]
         polygons = [] if regions is None or regions.margin_px else drawn_polygons(Path(os.fspath(roi or "")))
         with (
             nullcontext() if against is None else open_against(against, result, chosen) as other,

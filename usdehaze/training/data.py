@@ -188,6 +188,12 @@ class StoredFrames(InMemory):
         self.fingerprint = hashlib.sha256(self._train.numpy().tobytes()).hexdigest()[:16]
 
     @property
+    def frames(self) -> set[bytes]:
+        """Every different frame, held out or not, by its hash."""
+        every = (frame for part in (self._train, self._held_out) for frame in part)
+        return {hashlib.sha256(frame.numpy().tobytes()).digest() for frame in every}
+
+    @property
     def description(self) -> str:
         by = "by scan" if self.n_scans > 1 else "last frames of the scan"
         counts = f"{len(self._train)} frames, {len(self._held_out)} more held out ({by})"
@@ -231,6 +237,12 @@ class Pairs:
         n = max(len(tissue), len(haze))
         x, y = (frames[torch.arange(n) % len(frames)] for frames in (tissue, haze))
         return put_together(x, y, torch.Generator().manual_seed(seed))
+
+
+def shared(tissue: FrameSource, haze: FrameSource) -> int:
+    """How many different frames of scans are among both."""
+    of_scans = [source for source in (tissue, haze) if isinstance(source, StoredFrames)]
+    return len(set.intersection(*(source.frames for source in of_scans))) if len(of_scans) == 2 else 0
 
 
 def put_together(tissue: Tensor, haze: Tensor, generator: torch.Generator) -> Tensor:

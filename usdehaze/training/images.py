@@ -49,6 +49,20 @@ def read_images(
     return found
 
 
+def different(images: Tensor, path: object) -> Tensor:
+    """The images ``(N, ...)`` without copies (named twice, stored twice): held out, they would be trained on, too.
+
+    Raises:
+        InputError: all are one image, those of ``path``.
+    """
+    first = dict[bytes, int]()
+    for i, image in enumerate(images):
+        first.setdefault(hashlib.sha256(image.numpy().tobytes()).digest(), i)
+    if len(first) < 2:
+        raise InputError(path, f"{len(images)} copies of one image", "at least 2 images: one is held out")
+    return images if len(first) == len(images) else images[list(first.values())]
+
+
 def _images(path: Path, grid: tuple[int, int], colour: bool, dataset: str | None) -> Iterator[np.ndarray]:
     """Float16 ``(n, C, *grid)``, one image or a whole array at a time."""
     if path.is_dir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from usdehaze.errors import InputError
 from usdehaze.geometry import ModelGrid, make_mapper
 from usdehaze.io import Reading, open_scan
 from usdehaze.io.atomic import atomic
+from usdehaze.notes import in_full
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.training.data import PICKS, FrameSource, StoredFrames, evenly
 from usdehaze.training.samples import draw_samples, split_samples
@@ -24,7 +25,9 @@ CHUNK = 32  # frames of a scan in memory at once
 COLUMNS, CAPTION_HEIGHT, GAP = 8, 20, 2  # of the sheet
 
 
-def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = None) -> Tensor:
+def frames_of_scan(
+    path: Path, grid: tuple[int, int], reading: Reading | None = None, tell: Callable[[str], None] | None = None
+) -> Tensor:
     """A scan as a prior sees it: ``(T, depth, angle)`` half precision in [0, 1] (0 = floor, 1 = 0 dB).
 
     Frames of one value are left out.
@@ -32,6 +35,7 @@ def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = 
     Args:
         path, reading: see `usdehaze.io.open_scan`.
         grid: depth and angle.
+        tell: told in one line what was guessed or left out as the scan was read.
 
     Raises:
         InputError: a scan that cannot be used.
@@ -45,24 +49,33 @@ def frames_of_scan(path: Path, grid: tuple[int, int], reading: Reading | None = 
         for cine in scan.chunks(CHUNK):
             images = cine.frames[np.ptp(cine.frames, axis=(1, 2)) > 0]
             parts.append(torch.from_numpy(mapper.to_model(images) / cine.dynamic_range_db + 1).clamp(0, 1).half())
+        if tell and scan.source.assumptions:
+            tell(f"{path}: {' '.join(map(in_full, scan.source.assumptions))}")
     return torch.cat(parts)
 
 
 def frames_of_scans(
-    paths: Iterable[Path], grid: tuple[int, int], reading: Reading | None = None, purpose: int = PICKS
+    paths: Iterable[Path],
+    grid: tuple[int, int],
+    reading: Reading | None = None,
+    purpose: int = PICKS,
+    tell: Callable[[str], None] | None = None,
 ) -> StoredFrames:
-    """Every frame of these scans, for training; ``purpose`` as of `StoredFrames`.
+    """Every frame of these scans, for training; ``purpose`` as of `StoredFrames`, the others as of `frames_of_scan`.
 
     Scans with the same frames (named twice, linked, copied) count once: held out, they would be trained on, too.
 
     Raises:
         InputError: a scan that cannot be used; a single frame.
     """
-    paths = list(paths)
-    read = (frames_of_scan(path, grid, reading) for path in paths)
+    paths, notes = list(paths), list[str]()
+    read = (frames_of_scan(path, grid, reading, notes.append) for path in paths)
     scans = list({hashlib.sha256(frames.numpy().tobytes()).digest(): frames for frames in read}.values())
     if sum(len(frames) for frames in scans) < 2:
         raise InputError(paths[0], "1 frame", "at least 2: one to train on, one to hold out")
+    if tell:
+        for note in notes:
+            tell(note)
     return StoredFrames(scans, purpose=purpose)
 
 

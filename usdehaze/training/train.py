@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.priors.files import NETWORKS
 from usdehaze.priors.posterior import INPUTS, OUTPUTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
@@ -130,7 +130,7 @@ def train(
         The model with averaged weights, or None where the run was stopped before its last step.
 
     Raises:
-        InputError: a checkpoint of other settings, or a file that cannot be written.
+        InputError: a checkpoint of other settings or of more steps, or a file that cannot be written.
         UsdehazeError: the loss is not finite, or the network cannot take frames of this grid.
     """
     device = torch.device(device)
@@ -143,6 +143,9 @@ def train(
     settings = _settings(recipe, source, prior, begin_with) | {"processes": world}
     if checkpoint.exists():
         load_checkpoint(checkpoint, state, settings)
+        if state.step > recipe.steps:
+            found, advice = f"is of {state.step} steps already", "write elsewhere with -o, or remove it to start anew"
+            raise InputError(checkpoint, found, f"at most the {recipe.steps} asked for", advice)
     held_out = source.held_out.to(device)
     stopped = _any(stop(), device)
     while state.step < recipe.steps and not stopped:

@@ -18,7 +18,6 @@ from usdehaze.validation.regions import (
     AUTOMATIC,
     GIVEN,
     Labels,
-    Regions,
     check_scan_of,
     find_regions,
     labels_and_margin,
@@ -27,7 +26,6 @@ from usdehaze.validation.regions import (
 
 REPORTS = b"1.2.840.10008.5.1.4.1.1.88."  # DICOM structured reports are SOP classes under it
 ONE_SOURCE = "several results are of one source, and count as cines of their own: intervals and tests are too sure"
-MOST_OUTSIDE = 0.01  # of a region's pixels: more are told
 NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
 
 
@@ -209,7 +207,7 @@ def _measure_one(
     image = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2]))
     inside = image if regions is None else None
     records = evaluate_cine(name, cine.frames, result.tissue, regions, bins, start, true_tissue_db, span, inside)
-    doubts += [] if regions is None else _outside(regions, image)
+    doubts += [] if regions is None else regions.leaving(image)
     if doubts:
         records = [{**record, "doubts": doubts} for record in records]
     if report is not None and pdf is not None:
@@ -228,19 +226,6 @@ def _measure_one(
         shape = 1.0 if isinstance(cine.geometry, Polar) else cine.geometry.row_per_column
         append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, shape), first)
     return records, cine.source.sha256 or str(path)
-
-
-def _outside(regions: Regions, image: np.ndarray) -> list[str]:
-    """A sentence for every role whose regions leave the image, bool ``(H, W)``: what lies there is no echo."""
-    found = []
-    for role in regions.names:
-        masks = (regions.mask(role, t) for t in range(regions.shape[0]))
-        share = max((float((~image[mask]).mean()) for mask in masks if mask.any()), default=0.0)
-        if share > MOST_OUTSIDE:
-            found.append(
-                f"Up to {100 * share:.0f} % of the pixels of its {role} regions in a frame are outside the image."
-            )
-    return found
 
 
 def _true_tissue(truth: Path, name: str, cine: Cine) -> np.ndarray:

@@ -17,6 +17,7 @@ ROLES = ("tissue", "haze")
 FAINT = "faint"  # walls at risk; beside tissue and haze, or alone
 AUTOMATIC = "automatic"  # origin of regions that nobody drew
 GIVEN = "given"
+MOST_OUTSIDE = 0.01  # of a region's pixels beyond the image: more are told
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,17 @@ class Regions:
         """Names of the regions by role: of tissue and haze, and of faint walls where there are any."""
         names = {role: [region.name for region in self.regions if region.role == role] for role in (*ROLES, FAINT)}
         return {role: of_role for role, of_role in names.items() if of_role or role in ROLES}
+
+    def leaving(self, image: np.ndarray) -> list[str]:
+        """A sentence for every role whose regions leave the image, bool ``(H, W)``: what lies there is no echo."""
+        found = []
+        for role in self.names:
+            masks = (self.mask(role, frame) for frame in range(self.shape[0]))
+            share = max((float((~image[mask]).mean()) for mask in masks if mask.any()), default=0.0)
+            if share > MOST_OUTSIDE:
+                percent = f"{100 * share:.0f} %"
+                found.append(f"Up to {percent} of the pixels of its {role} regions in a frame are outside the image.")
+        return found
 
     def mask(self, role: str, frame: int) -> np.ndarray:
         """Bool ``(H, W)``: union of the regions of one role in one frame."""

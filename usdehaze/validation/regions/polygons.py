@@ -22,7 +22,9 @@ UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit
 def read_polygons(
     path: Path, shape: tuple[int, int, int], source: tuple[int, int], geometry: Geometry | None
 ) -> list[Region]:
-    """The regions of a JSON file; see `usdehaze.validation.regions.reading` for the form.
+    """The regions of a JSON file, but for those of frames that the cine leaves out of its source.
+
+    The form is that of `usdehaze.validation.regions.reading`.
 
     Args:
         path: the file.
@@ -48,7 +50,13 @@ def read_polygons(
         raise InputError(path, "no list of regions", '{"regions": [{"name", "role", "frames", "polygon"}, ...]}')
     _check_names(path, "it", document, ("regions", "units"))
     units = document.get("units", "px")
-    return [_region(path, entry, index, shape, source, geometry, units) for index, entry in enumerate(entries)]
+    first, n_source = source
+    known = range(n_source) if n_source else range(first, first + shape[0])
+    regions = [_region(path, entry, index, shape, first, known, geometry, units) for index, entry in enumerate(entries)]
+    if not any(region.frames for region in regions):
+        last = first + shape[0] - 1
+        raise InputError(path, f"no region in frames {first} to {last}", "some in the frames of the result")
+    return [region for region in regions if region.frames]
 
 
 def compact(entry: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +107,8 @@ def _region(
     entry: Any,
     index: int,
     shape: tuple[int, int, int],
-    source: tuple[int, int],
+    first_frame: int,
+    source: range,
     geometry: Geometry | None,
     units: object,
 ) -> Region:
@@ -113,7 +122,7 @@ def _region(
     if role not in (*ROLES, FAINT):
         raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue", "haze" or "faint"')
     spend(path, memory=shape[1] * shape[2], objects=1)
-    frames = _frames(path, label, entry.get("frames"), shape[0], *source)
+    frames = _frames(path, label, entry.get("frames"), shape[0], first_frame, source)
     polygon = _corners(path, label, entry.get("polygon"))
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
@@ -137,20 +146,17 @@ def _check_names(path: Path, where: str, given: dict[str, Any], names: tuple[str
 
 
 def _frames(
-    path: Path, label: str, frames: Any, n_frames: int, first_frame: int, source_frames: int
+    path: Path, label: str, frames: Any, n_frames: int, first_frame: int, source: range
 ) -> frozenset[int] | range:
-    """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none.
-
-    Those of the source that the cine has not are left out.
-    """
+    """Frames of the cine (counted from 0) that a region names as the source counts them; all where it names none."""
     if frames is None:
         return range(n_frames)
     if not isinstance(frames, list) or not frames or not all(type(t) is int for t in frames):
         found = f"{label} has frames {json.dumps(frames)[:80]}"
         raise InputError(path, found, "a list of frame indices such as [0, 1]")
     for t in frames:
-        if not (0 <= t - first_frame < n_frames or 0 <= t < source_frames):
-            expected = f"{first_frame} to {first_frame + n_frames - 1}, the frames of the result"
+        if t not in source:
+            expected = f"{source.start} to {source.stop - 1}, the frames that there are"
             raise InputError(path, f"{label} names frame {t}", expected)
     return frozenset(t - first_frame for t in frames if 0 <= t - first_frame < n_frames)
 

@@ -91,7 +91,7 @@ def read_regions(
         labels: what stands for tissue and haze in labels and segments; None for the form's own convention.
         margin_px: pixels of every region within this distance of its border are left out.
         source_frames: that the source has, 0 where that is not known: a stack of labels is of all of them, or of the
-            cine's.
+            cine's; polygons may name any of them, and hold in those of the cine.
         result: the file that the cine is the input of: a Segmentation may be of a derived image beside it.
 
     Raises:

@@ -194,6 +194,9 @@ def _meaning(dataset: h5py.Dataset, axis: int, last: bool) -> str:
     if dataset.shape[axis] not in (3, 4):
         return "T"
     channels = _channels(dataset, axis)
+    varied = np.ptp(channels, axis=(1, 2)) > 0
+    if varied.any() and varied[:3].sum() < 2:  # frames that were never written; no image has one colour alone
+        return "T"
     if shared_levels(channels) >= COLOUR_SHARE:
         return "C"
     return "C" if last and dataset.dtype.kind in "ui" and likeness(channels) >= COLOUR_LIKENESS else "T"
