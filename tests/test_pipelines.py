@@ -93,6 +93,10 @@ def test_the_bundle_goes_on_after_a_bad_file_resumes_and_tells_every_file(tmp_pa
     with pytest.raises(RuntimeError) as caught:
         go(raise_on_failure=True)
     assert "1 failed" in str(caught.value.__cause__)
+    for flag in ("overwrite", "save_haze", "raise_on_failure"):
+        with pytest.raises(RuntimeError) as caught:
+            go(**{flag: "no"})
+        assert f"{flag} must be True or False, found 'no'" in str(caught.value.__cause__)
 
 
 def test_the_bundle_tells_what_it_cannot_read_in_the_folder(tmp_path, scans, options, capsys):

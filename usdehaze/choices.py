@@ -25,3 +25,14 @@ PREVIEW_KINDS: tuple[PreviewKind, ...] = get_args(PreviewKind)
 PRIOR_KINDS: tuple[PriorKind, ...] = get_args(PriorKind)
 NETWORK_KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
+
+def check_flags(**flags: object) -> None:
+    """Refuses what is neither True nor False: a text such as "no" would count as true.
+
+    Raises:
+        TypeError: names the first one.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, found {value!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, TypedDict
 
-from usdehaze.choices import UNITS, Units
+from usdehaze.choices import UNITS, Units, check_flags
 from usdehaze.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ class Reading:
         for name in ("dataset", "axes"):
             if not isinstance(value := getattr(self, name), str | None):
                 raise TypeError(f"{name} must be text, found {type(value).__name__}")
-        for name in ("rectangle", "strict", "force"):  # a text such as "false" would be true
-            if not isinstance(value := getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, found {value!r}")
+        check_flags(rectangle=self.rectangle, strict=self.strict, force=self.force)
         if not isinstance(self.dynamic_range_db, Real | None):
             raise TypeError(f"dynamic_range_db must be a number, found {self.dynamic_range_db!r}")
         ends = (self.frames.start, self.frames.stop) if isinstance(self.frames, slice) else ()

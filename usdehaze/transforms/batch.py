@@ -10,6 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from usdehaze.choices import check_flags
 from usdehaze.errors import UsdehazeError, foreign
 from usdehaze.io import RESULT_SUFFIX, Reading
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, distinct_stems, lost_in, naming_of
@@ -52,7 +53,9 @@ def dehaze_all(
 
     Raises:
         UsdehazeError: every scan failed, or with ``raise_on_failure`` one.
+        TypeError: ``raise_on_failure`` is neither True nor False.
     """
+    check_flags(raise_on_failure=raise_on_failure)
     scans = [str(item["image"]) for item in items]
     savers = _savers(scans, save)
     writers = Counter(savers[scan].target_of(scan) for scan in scans)

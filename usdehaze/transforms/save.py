@@ -12,7 +12,7 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform
 from monai.utils import ImageMetaKey, TransformBackends
 
-from usdehaze.choices import TransferSyntax
+from usdehaze.choices import TransferSyntax, check_flags
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
 from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, stem_of
 from usdehaze.io.scan import CineScan
@@ -45,6 +45,7 @@ class SaveUltrasoundd(MapTransform):
 
     Raises:
         ValueError: several keys, an unknown transfer syntax.
+        TypeError: ``overwrite`` or ``save_haze`` is neither True nor False.
         InputError: when called, for tissue that does not come from `DehazeUltrasoundd`, or whose frames have been
             picked or put in another order after loading, for images that are not what they were as it was made, bit
             for bit, for a file that exists or cannot be written, and for a DICOM file that is no longer where or what
@@ -88,6 +89,7 @@ class SaveUltrasoundd(MapTransform):
         self.input_key = input_key
         self.std_key = std_key
         self.output_dir, self.data_root_dir = Path(output_dir), os.fspath(data_root_dir)
+        check_flags(overwrite=overwrite, save_haze=save_haze)
         self.overwrite = overwrite
         self.save_haze = save_haze
         self.transfer_syntax = check_transfer_syntax(transfer_syntax)
