@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from usdehaze.cine import Cartesian, Cine, Polar, blocks
+from usdehaze.result import Result
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,11 @@ def test_blocks_are_the_whole_run_in_order_and_as_large_as_they_may_be(n_frames,
 def test_what_does_not_fit_the_frames_is_refused(given, said):
     with pytest.raises(ValueError, match=said):
         Cine(**{"frames": np.zeros((2, 4, 5), np.float32), "geometry": Cartesian(), **given})
+
+
+def test_what_is_printed_shows_no_pixel_and_cines_can_be_told_apart():
+    frames = np.full((2, 4, 5), -31.25, np.float32)
+    cine, other = (Cine(frames, Cartesian(), 40.0) for _ in range(2))
+    assert repr(cine) == "Cine(2 frames of 4 x 5, 40 dB, Cartesian)" and cine != other and len({cine, other, cine}) == 2
+    result = Result(cine, frames, frames, None, {"preset": "fast"})
+    assert repr(result) == f"Result({cine!r}, {{'preset': 'fast'}})" and "31" not in repr(result)

@@ -111,9 +111,9 @@ class Source:
     options: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cine:
-    """A run of log-compressed beamformed frames.
+    """A run of log-compressed beamformed frames; one equals itself alone, and its ``repr`` shows no pixel.
 
     Attributes:
         frames: ``(T, H, W)`` float32 in dB, 0 dB = full scale, floor = ``-dynamic_range_db``.
@@ -167,6 +167,10 @@ class Cine:
                 raise ValueError("polar geometry: depths and angles must increase")
             if np.ptp(axes[1]) > 2 * math.pi + 1e-6:
                 raise ValueError("polar geometry: angles are in rad, and span no more than a full turn")
+
+    def __repr__(self) -> str:
+        n, height, width = self.frames.shape
+        return f"Cine({n} frames of {height} x {width}, {self.dynamic_range_db:g} dB, {type(self.geometry).__name__})"
 
 
 def _are_numbers(values: object) -> bool:

@@ -12,9 +12,11 @@ from usdehaze.cine import Cine
 from usdehaze.provenance import attributes_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """A cine taken apart. `usdehaze.io.open_result` gives the same of a file, frame by frame.
+
+    One equals itself alone, and its ``repr`` shows no pixel.
 
     Attributes:
         cine: the input.
@@ -38,6 +40,9 @@ class Result:
     interval: np.ndarray | None = None
     usdehaze_version: str = field(default_factory=lambda: usdehaze.__version__)
     created: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Result({self.cine!r}, {self.settings})"
 
     @property
     def input(self) -> np.ndarray:
