@@ -59,7 +59,7 @@ def test_wrong_files_are_refused_in_one_line(tmp_path):
     tiny().save(path)
     with pytest.raises(InputError, match="a tissue prior; expected a haze prior"):
         Prior.load(path, "haze")
-    with pytest.raises(InputError, match="no such prior; expected a .safetensors file or one of: haze, tissue$"):
+    with pytest.raises(InputError, match=r"no such prior; expected a \.safetensors file or one of: haze, tissue$"):
         Prior.load(tmp_path / "none.safetensors", "tissue")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -73,7 +73,7 @@ def test_saved_posterior_comes_back_and_other_files_are_refused(tmp_path):
         Prior.load(path, "haze")
     with pytest.raises(InputError, match="a tissue prior; expected a posterior"):
         LearnedPosterior.load("tissue")
-    with pytest.raises(InputError, match="no such posterior; expected a .safetensors file or one of: posterior$"):
+    with pytest.raises(InputError, match=r"no such posterior; expected a \.safetensors file or one of: posterior$"):
         LearnedPosterior.load(tmp_path / "none.safetensors")
     card = json.loads(path.with_suffix(".json").read_text())
     path.with_suffix(".json").write_text(json.dumps(card | {"sha256": "0" * 64}))

@@ -78,8 +78,8 @@ def find_weights(which: str | Path, what: str) -> Path:
     shipped_path = WEIGHTS / f"{which}.safetensors"
     path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
     if not path.is_file():
-        kinds = {"prior": {*PRIOR_KINDS}, "posterior": {"posterior"}}.get(what, {*NETWORK_KINDS})
-        shipped = ", ".join(sorted(p.stem for p in WEIGHTS.glob("*.safetensors") if p.stem in kinds))
+        names = sorted(p.stem for p in WEIGHTS.glob("*.safetensors"))
+        shipped = ", ".join(n for n in names if what == "network" or (n in PRIOR_KINDS) == (what == "prior"))
         raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
     if path.suffix != ".safetensors":
         raise InputError(path.name, f"not a {what}", "a .safetensors file with its .json card")
