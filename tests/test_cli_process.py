@@ -420,6 +420,8 @@ def test_regions_go_onto_the_review_page_and_bad_ones_are_found_out_before_the_w
     assert done.exit_code == 1 and "p2/scan.h5: its regions, " in done.stderr
     assert "are those of another scan of this name" in done.stderr
     assert [page.parent.name for page in (tmp_path / "3").rglob("*.review.html")] == ["p1"]
+    done = run("process", tmp_path / "in", "-o", tmp_path / "3", "--review", "--roi", roi.parent, "--skip-existing")
+    assert done.exit_code == 1 and "p2/scan.h5: its regions, " in done.stderr and "there already" in done.stdout
     n_dehazed = len(model.cines)
     roi.write_text(json.dumps(regions).replace("tissue", "wall"))
     failed(1, "process", scan, "-o", tmp_path / "2", "--review", "--roi", roi, names=[f"{roi}: "])

@@ -7,7 +7,7 @@ from PIL import Image
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.preview import CAPTION_HEIGHT, GAP, scan_convert, side_by_side, write_preview
+from usdehaze.preview import CAPTION_HEIGHT, GAP, as_seen, scan_convert, side_by_side, write_preview
 from usdehaze.result import Result
 
 HEIGHT, WIDTH = 40, 31
@@ -138,6 +138,12 @@ def test_pixels_that_are_not_square_are_shown_in_their_true_proportions(tmp_path
     assert picture.shape == (CAPTION_HEIGHT + 40, 3 * 80 + 2 * GAP)
     rows, columns = np.nonzero(picture[CAPTION_HEIGHT:, :80] > 128)
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (20, 39, 0, 19)
+
+
+def test_pixels_far_from_square_make_no_picture_that_no_film_could_hold():
+    frame = np.full((600, 800), 9, np.uint8)
+    for spacing_m, shape in (((1e-5, 5e-3), (6, 4096)), ((5e-3, 1e-5), (4096, 11)), ((1e-7, 1), (1, 4096))):
+        assert as_seen(frame, Cartesian(spacing_m)).shape == shape
 
 
 def test_a_fan_of_more_than_a_half_circle_and_one_to_the_side_are_shown_whole():

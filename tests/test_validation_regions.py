@@ -434,6 +434,12 @@ def test_polygons_of_the_whole_source_serve_a_result_of_some_of_its_frames(tmp_p
         read_regions(path, SHAPE, 6, source_frames=9)
 
 
+def test_polygons_of_frames_that_are_left_out_take_no_memory(tmp_path: Path) -> None:
+    many = [{**region, "frames": [t]} for t in range(800) for region in (TISSUE, HAZE)]
+    path, shape = written(tmp_path / "r.json", *many), (2, 600, 800)  # 0.7 GiB of masks of all of them
+    assert len(read_regions(path, shape, 4, source_frames=800).regions) == 4
+
+
 def test_regions_that_never_meet_in_a_frame_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no frame has both"):
         read_regions(written(tmp_path / "r.json", TISSUE, {**HAZE, "frames": [1, 2]}), SHAPE)

@@ -160,3 +160,11 @@ def test_faint_walls_come_back_from_labels_without_being_named(tmp_path, suffix,
     assert converted(tmp_path / "a.dehazed.h5", roi, out).exit_code == 0
     found = masks(read_regions(out, SHAPE))
     assert np.array_equal(found, masks(read_regions(roi, SHAPE))) and found[2].sum() == 5 * 4 * 30
+
+
+def test_labels_whose_faint_walls_are_in_other_frames_serve_a_result_of_some(tmp_path):
+    make_result(tmp_path / "a.dehazed.h5", shape=(4, 64, 64), geometry=Cartesian())
+    roi, out = drawn(tmp_path / "r.json", WALL, CAVITY, THIN | {"frames": [3]}), tmp_path / "labels.h5"
+    assert converted(tmp_path / "a.dehazed.h5", roi, out).exit_code == 0
+    part = {"first_frame": 1, "source_frames": 4}
+    assert np.array_equal(masks(read_regions(out, (2, 64, 64), **part)), masks(read_regions(roi, (2, 64, 64), **part)))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PANEL_HEIGHT = 384  # rows of a scan-converted panel
 LEAST_STRETCH = 0.005  # pixels that are nearer to squares are shown as they are
+LONGEST = 4096  # pixels of a side of a stretched picture: three beside each other fit into a film
 CAPTION_HEIGHT, GAP = 20, 4
 DEFAULT_FRAME_TIME_S = 0.05
 _CAPTIONS = ("input", "tissue", "haze")
@@ -158,14 +159,15 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
 
 def as_seen(frame: np.ndarray, geometry: Geometry) -> np.ndarray:
     """A frame ``(H, W)`` uint8 with square pixels: a polar one as a fan, one whose pixels are not square in about as
-    many that are, bilinear; any other as it is."""
+    many that are (at most `LONGEST` a side), bilinear; any other as it is."""
     if isinstance(geometry, Polar):
         return scan_convert(frame, geometry)
     stretch = math.sqrt(geometry.row_per_column)
     if abs(stretch - 1) < LEAST_STRETCH:
         return frame
     height, width = frame.shape
-    size = max(1, round(width / stretch)), max(1, round(height * stretch))
+    longest = max(width / stretch, height * stretch, LONGEST)
+    size = [max(1, round(side * LONGEST / longest)) for side in (width / stretch, height * stretch)]
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BILINEAR))
 
 

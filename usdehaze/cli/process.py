@@ -185,6 +185,8 @@ class Worker:
         wanted = self.told if self.skip_existing else {}
         try:
             if self._stands(job, reading, wanted):
+                if regions := self._regions(job):
+                    self.drawn.setdefault(Path(regions), job.scan)  # not those of another one, either
                 entry.outcome = "skipped"
                 return entry
             scan = self._open(job, reading)
@@ -272,26 +274,36 @@ class Worker:
             for target in job.targets:
                 check_target(target, self.overwrite)
             scan.read_db(0, 1)  # priors are loaded for a scan that can be read
-            self._regions(scan, job, check=True)
+            self._check_regions(scan, job)
         except BaseException:
             scan.close()
             raise
         return scan
 
-    def _regions(self, scan: Scan, job: Job, check: bool = False) -> str | None:
-        """What ``--roi`` names for the page of a scan, read for once where it shall be checked."""
-        from usdehaze.io import RESULT_SUFFIX
-        from usdehaze.validation.regions import AUTO, check_scan_of, read_regions, region_file
+    def _regions(self, job: Job) -> str | None:
+        """What ``--roi`` names for the page of a job."""
+        if self.roi is None:
+            return None
+        from usdehaze.validation.regions import AUTO, region_file
 
-        if self.roi is None or self.roi == AUTO or job.review is None:
-            return self.roi
-        stem = job.result.name.removesuffix(RESULT_SUFFIX)
-        path = region_file(self.roi, stem)
-        if check:
-            check_scan_of(self.roi, stem, job.scan, job.scan, self.drawn)
-            shape, source = (scan.n_frames, *scan.shape), scan.source
-            read_regions(path, shape, source.first_frame, geometry=scan.geometry, source_frames=source.frames)
-        return str(path)
+        return AUTO if self.roi == AUTO else str(region_file(self.roi, self._stem(job)))
+
+    def _check_regions(self, scan: Scan, job: Job) -> None:
+        """Reads for once what ``--roi`` names, before long work."""
+        from usdehaze.validation.regions import AUTO, check_scan_of, read_regions
+
+        if self.roi is None or self.roi == AUTO:
+            return
+        check_scan_of(self.roi, self._stem(job), job.scan, job.scan, self.drawn)
+        shape, source = (scan.n_frames, *scan.shape), scan.source
+        how: dict[str, Any] = {"geometry": scan.geometry, "source_frames": source.frames}
+        read_regions(str(self._regions(job)), shape, source.first_frame, **how)
+
+    @staticmethod
+    def _stem(job: Job) -> str:
+        from usdehaze.io import RESULT_SUFFIX
+
+        return job.result.name.removesuffix(RESULT_SUFFIX)
 
     @cached_property
     def told(self) -> dict[str, Any]:
@@ -333,7 +345,7 @@ class Worker:
 
                 result = sinks.sinks[0].part.path
                 try:
-                    page = partial(write_page, result, roi=self._regions(scan, job), with_screen=self.with_screen)
+                    page = partial(write_page, result, roi=self._regions(job), with_screen=self.with_screen)
                     sinks.add(job.review, self.overwrite, page)
                 except UsdehazeError as error:  # of a page that browsers could not show: the rest is as good without
                     failed = error

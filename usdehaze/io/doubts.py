@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from usdehaze.cine import Cartesian, Polar
-from usdehaze.io.detect import RESULT_SUFFIX, RESULT_SUFFIXES, REVIEW_SUFFIX
+from usdehaze.io.detect import REVIEW_SUFFIX, files_beside
 from usdehaze.io.digest import ATTRIBUTE, digest_of
 from usdehaze.io.hdf5.access import attribute, hdf5_errors, open_h5
 from usdehaze.io.limits import DEEPEST_M, SPACINGS_M
@@ -40,15 +40,14 @@ def doubts_of(path: str | os.PathLike[str]) -> list[str]:
         found += _absurd(result)
         found += _out_of_order(result)
     path = Path(path).absolute()
-    runs = of_several_runs(p for p in path.parent.iterdir() if p.name.startswith(_stem(path) + ".dehazed."))
+    runs = of_several_runs(p for p in files_beside(path) if not p.name.endswith(REVIEW_SUFFIX))
     return found + _of_another_run([p for p, run in runs.items() if run != runs.get(path)])
 
 
 def companions_of(path: str | os.PathLike[str]) -> list[Path]:
     """The files beside a result that are made with it, as far as they are there: zea, DICOM, previews, review page."""
     path = Path(path)
-    suffixes = (*RESULT_SUFFIXES, REVIEW_SUFFIX)
-    return [p for suffix in suffixes if (p := path.with_name(_stem(path) + suffix)).is_file() and p.name != path.name]
+    return [p for p in files_beside(path) if p.name != path.name and p.is_file()]
 
 
 def doubts_of_companions(path: str | os.PathLike[str]) -> list[str]:
@@ -61,10 +60,6 @@ def doubts_of_companions(path: str | os.PathLike[str]) -> list[str]:
 
 def _of_another_run(files: list[Path]) -> list[str]:
     return [f"Of another run are {', '.join(sorted(p.name for p in files))}."] if files else []
-
-
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(RESULT_SUFFIX)
 
 
 def _absurd(result: OpenResult) -> Iterator[str]:

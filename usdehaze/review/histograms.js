@@ -8,7 +8,8 @@ function histogramsOf(levels) {
   if (levels.regions) {
     places.tissue = (i) => levels.regions[i] & 1;
     places.haze = (i) => levels.regions[i] & 2;
-    if ((drawn.length ? drawn.map(({ role }) => role) : Object.keys(page.regions.names)).includes('faint')) places.faint = (i) => levels.regions[i] & 4;
+    const roles = drawn.length ? drawn.map(({ role }) => role) : Object.keys(page.regions.names);
+    if (roles.includes('faint')) places.faint = (i) => levels.regions[i] & 4;
   }
   const counts = {};
   for (const [place, inside] of Object.entries(places)) {

@@ -68,10 +68,11 @@ def regions_of_labels(
     return regions
 
 
-def roles_in(text: object) -> Labels | None:
-    """The labels of a text "tissue=255 haze=128 faint=64", as ``usdehaze regions`` writes one; None of any other."""
+def roles_in(text: object, stack: np.ndarray) -> Labels | None:
+    """Of the labels of a text "tissue=255 haze=128 faint=64", as ``usdehaze regions`` writes one, those that are in the
+    frames of the cine; None where there are none."""
     pairs = re.findall(r"\b(tissue|haze|faint)=(\d+)", text) if isinstance(text, str) else []
-    return {role: (value,) for role, value in pairs} or None
+    return {role: (value,) for role, value in pairs if (stack == int(value)).any()} or None
 
 
 def _number(path: Path, role: str, value: str) -> float:
@@ -97,7 +98,7 @@ def read_png(path: Path) -> tuple[np.ndarray, Labels | None]:
             labels = np.asarray(image if image.mode.startswith("I") or coloured else image.convert("L"))
             if image.has_transparency_data and not image.mode.startswith("I"):
                 labels = np.where(np.asarray(image.convert("RGBA"))[..., 3] > 0, labels, 0)
-            return labels[None], roles_in(image.info.get(ROLES_KEY))
+            return labels[None], roles_in(image.info.get(ROLES_KEY), labels)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise InputError(path, "damaged PNG", "a label image, 255 = tissue, 128 = haze") from None
 
@@ -150,7 +151,7 @@ def read_h5_labels(
         spend(path, memory=LABEL_COPIES * chosen.dtype.itemsize * math.prod(shape[-chosen.ndim :]))
         stack = np.asarray(chosen[frames])
         stack = stack.swapaxes(-1, -2) if turned_by(chosen) else stack
-        roles = roles_in(attribute(chosen, ROLES_KEY))
+        roles = roles_in(attribute(chosen, ROLES_KEY), stack)
     return stack[None] if stack.ndim == 2 else stack, roles
 
 

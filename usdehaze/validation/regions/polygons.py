@@ -121,9 +121,11 @@ def _region(
     role = entry.get("role")
     if role not in (*ROLES, FAINT):
         raise InputError(path, f"{label} has the role {json.dumps(role)[:80]}", '"tissue", "haze" or "faint"')
-    spend(path, memory=shape[1] * shape[2], objects=1)
     frames = _frames(path, label, entry.get("frames"), shape[0], first_frame, source)
     polygon = _corners(path, label, entry.get("polygon"))
+    spend(path, memory=shape[1] * shape[2] if frames else 0, objects=1)
+    if not frames:
+        return Region(name, role, PackedMasks([], shape[1:]), frames)
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
         raise InputError(path, f"{label} has units {json.dumps(units)[:80]}", '"px" (the default), "mm" or "m"')

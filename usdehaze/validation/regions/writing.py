@@ -109,7 +109,7 @@ def write_labels(path: Path, regions: Regions, overwrite: bool, sources: list[Pa
     from usdehaze.io.h5_output import Hdf5Output
 
     stack, png = label_stack(regions), path.suffix.lower() == ".png"
-    roles = " ".join(f"{role}={level}" for role, level in LEVELS.items() if (stack == level).any())
+    roles = " ".join(f"{role}={level}" for role, level in LEVELS.items())
     if png and len(stack) > 1:
         raise InputError(path, "cannot hold regions that change from frame to frame", "the name of an .h5 or .dcm file")
     with atomic(path, overwrite, sources) as part:
