@@ -252,6 +252,7 @@ STEPS_S = np.array([0, 0.02, 0.05, 0.09])
         ("scan/timestamps", STEPS_S, "s", STEPS_S),
         ("frame_times_ms", 1000 * STEPS_S, "", STEPS_S),
         ("time", (1e9 * STEPS_S).astype(np.int64), "nanoseconds since 2020-01-01", STEPS_S),
+        ("times", 1e6 * STEPS_S, "\xb5s", STEPS_S),
         ("scan/time", STEPS_S, "", None),
         ("scan/time", STEPS_S, "m", None),
         ("ecg/time", STEPS_S, "s", None),
@@ -270,6 +271,13 @@ def test_times_are_those_beside_the_frames_whose_unit_is_clear(tmp_path, name, v
     if times_s is not None:
         np.testing.assert_allclose(cine.frame_times_s, times_s, atol=1e-9)
     assert sum("rame times" in note for note in cine.source.assumptions) == 1
+
+
+def test_times_of_all_frames_tell_more_than_a_rate(tmp_path):
+    path = write(tmp_path / "a.h5", {"frames": fan_frames(4), "frame_rate": 30.0, "timestamps_s": STEPS_S})
+    np.testing.assert_allclose(ud.open_cine(path).frame_times_s, STEPS_S, atol=1e-9)
+    path = write(tmp_path / "b.h5", {"frames": fan_frames(4), "frame_rate": 50.0, "timestamps": STEPS_S})
+    np.testing.assert_allclose(ud.open_cine(path).frame_times_s, np.arange(4) / 50)
 
 
 def test_times_that_cannot_be_read_do_not_keep_the_frames_from_it(tmp_path):
