@@ -181,6 +181,7 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
         savemat(path, {"mov": movie})
         cine = ud.open_cine(path)
         assert close(cine) and cine.source.dataset == "mov/cdata"
+        assert close(ud.open_cine(path, dataset="mov/3/cdata"), FRAMES[2:3])
     savemat(path, {"a": FRAMES, "b": FRAMES})
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
 
