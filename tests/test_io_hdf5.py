@@ -237,6 +237,14 @@ def test_grey_levels_that_the_file_calls_decibels_are_grey_levels(tmp_path, stor
     assert any("decibels, as no image has: not believed" in note for note in cine.source.assumptions)
 
 
+def test_whole_numbers_that_no_decibels_are_as_low_as_are_not_believed(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": np.rint((fan_frames() / 255.0 - 1) * 6000).astype(np.int16)})  # hundredths
+    with h5py.File(path, "a") as file:
+        file["x"].attrs["units"] = "dB"
+    with pytest.raises(InputError, match="expected decibels over at most 120 dB"):
+        ud.open_cine(path, rectangle=True)
+
+
 STEPS_S = np.array([0, 0.02, 0.05, 0.09])
 
 
