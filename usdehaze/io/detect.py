@@ -139,10 +139,7 @@ def _sort(parent: Path, names: list[str], found: Found) -> None:
             no_images[path] = _misnamed(path, f"is no image ({kind})")
         elif kind not in NO_KIND:
             found.foreign[path] = kind
-    if scans or not (images or _is_scan(parent)):
-        found.scans.extend(scans)
-    else:
-        found.scans.append(parent)
+    found.scans.extend(scans or [parent] * images)
     if not (scans or images):  # one stands for all of them
         found.lost.update(list(no_images.items())[:1])
 
@@ -258,14 +255,6 @@ def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path,
             if new:
                 yield Path(parent), sorted(n for n in names if not n.startswith("."))
         waiting += linked
-
-
-def _is_scan(folder: Path) -> bool:
-    """Whether a folder is a scan by itself."""
-    try:
-        return format_of(folder) is not None
-    except InputError:
-        return False
 
 
 def _is_alone(known: FileFormat, path: Path) -> bool:
