@@ -323,6 +323,7 @@ def test_nifti_of_colours_as_dcm2niix_writes_ultrasound(tmp_path, components):
         assert cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4)) and cine.source.units == "8-bit"
         assert close(ud.Cine(cine.frames[:, 10:], cine.geometry, 60), FRAMES[:, 10:])
         assert not cine.tissue_mask[FRAMES < 200][:1].all() and cine.tissue_mask[:, 10:].all()
+        assert not any("Axes taken" in note for note in cine.source.assumptions)
     nifti(path, stored[:, :, :1])
     assert close(ud.Cine(ud.open_cine(path).frames[:, 10:], cine.geometry, 60), FRAMES[:1, 10:])
 
