@@ -319,3 +319,7 @@ def test_a_structure_array_of_frames_is_a_cine(tmp_path):
     cine = ud.open_cine(path)
     assert cine.source.dataset == "mov/cdata"
     assert np.abs(cine.frames - (frames.astype(float) / 255 - 1) * 60).max() < 1e-4
+    with h5py.File(path, "a") as file:  # which structures then belong to
+        file.create_dataset("img", data=frames.swapaxes(1, 2)[::-1]).attrs["MATLAB_class"] = np.bytes_("uint8")
+    assert ud.open_cine(path).source.dataset == "img"
+    assert ud.open_cine(path, dataset="mov/cdata").frames.shape == frames.shape
