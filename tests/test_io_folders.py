@@ -74,7 +74,7 @@ def test_files_that_are_called_scans_and_are_none_are_lost_and_those_of_other_ki
     headless = (tmp_path / "IM1").read_bytes()[132:]
     others = {
         "empty.h5": b"", "page.dcm": b"<html>404", "old.MAT": bytes(99), "x.nrrd": b"NRRD0004\n", "IM2": headless,
-        "notes.txt": b"hi", "README": b"", "t.png": b"", "deep/er/0.png": b"", "deep/er/1.png": b"",
+        "notes.txt": b"hi", "P2": b"P2 of", "README": b"", "t.png": b"", "deep/er/0.png": b"", "deep/er/1.png": b"",
         "slides/x.jp2": b"\0\0\0\x0cjP  ", "y.docx": b"PK\3\4" + bytes(26) + b"[Content_Types].xml",
         ".x.h5": b"", "b.dehazed.h5": b"",
     }  # fmt: skip
