@@ -93,6 +93,12 @@ def test_files_that_are_called_scans_and_are_none_are_lost_and_those_of_other_ki
     assert "without the header of a DICOM file" in foreign["IM2"]
 
 
+def test_a_folder_of_nothing_but_lost_scans_is_told_once(tmp_path):
+    (tmp_path / "a.h5").touch()
+    inside = look_in(tmp_path)
+    assert inside.scans == [] and list(inside.lost) == [tmp_path / "a.h5"] and list_scans([tmp_path]) == [tmp_path]
+
+
 def test_every_file_of_a_folder_is_looked_at_once(tmp_path, monkeypatch):
     for name in ("a.h5", "b.h5"):
         scan(tmp_path / name)

@@ -53,7 +53,7 @@ class Found:
     """What lies under a name: in a file or a folder.
 
     Attributes:
-        scans: see `list_scans`.
+        scans: see `list_scans`; none where those that there are are lost.
         lost: what keeps scans from being found: links that lead nowhere, what cannot be read, files that are called
             scans and are none.
         own: DICOM images that usdehaze made, though in folders their names do not say so.
@@ -75,7 +75,7 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong. A
     DICOMDIR given by name stands for the ultrasound images that it lists.
     """
-    return [scan for path in paths for scan in look_in(path).scans]
+    return [scan for path in map(Path, paths) for scan in look_in(path).scans or [path]]
 
 
 def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, InputError] | None = None) -> list[Path]:
@@ -108,7 +108,7 @@ def look_in(path: str | os.PathLike[str]) -> Found:
     else:
         for scan in _listed(path):
             (found.own if is_own_image(scan) else found.scans).append(scan)
-    if not found.scans:
+    if not found.scans and not found.lost:
         found.scans.append(path)
     return found
 
