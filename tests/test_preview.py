@@ -167,6 +167,7 @@ def test_times_in_whole_ms_and_with_a_pause_are_shown_at_their_rate():
     assert frame_time_s(times) == pytest.approx(1 / 30, rel=1e-4)
     times[150:] += 5
     assert frame_time_s(times) == pytest.approx(1 / 30, rel=1e-4)
+    assert frame_time_s(np.array([0, 0.01, 0.1])) == pytest.approx(0.05)  # nothing is usual
 
 
 @pytest.mark.parametrize("frame", [-1, 3])

@@ -202,8 +202,9 @@ def known_frame_time_s(times: np.ndarray | None) -> float | None:
     if times is None or len(times) < 2:
         return None
     steps = np.diff(times)
-    usual = np.abs(steps - np.median(steps)) <= np.abs(np.median(steps)) / 2  # without pauses
-    step = float(steps[usual].mean())  # of times that are stored as whole ms no single step is the rate
+    median = np.median(steps)
+    usual = steps[np.abs(steps - median) <= abs(median) / 2]  # without pauses
+    step = float(usual.mean() if usual.size else median)  # of times in whole ms no single step is the rate
     return step if 0.0005 <= step <= 10 else None
 
 
