@@ -182,6 +182,10 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
         cine = ud.open_cine(path)
         assert close(cine) and cine.source.dataset == "mov/cdata"
         assert close(ud.open_cine(path, dataset="mov/3/cdata"), FRAMES[2:3])
+    delays = np.zeros(12, [("Delay", object)])
+    delays["Delay"] = list(FRAMES[:, 0])
+    savemat(path, {"TX": delays})
+    refused(path, "no numeric dataset that could be frames")
     savemat(path, {"a": FRAMES, "b": FRAMES})
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
 

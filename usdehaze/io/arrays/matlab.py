@@ -173,7 +173,7 @@ def _cines(structures: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Fields of a structure array that hold one frame each, as MATLAB's movies do, by their names."""
     cines = {}
     for field, first in structures[0].items():
-        if not _is_frame(first) or min(first.shape[:2]) < MIN_SIDE:
+        if not _is_frame(first) or first.ndim < 2 or min(first.shape[:2]) < MIN_SIDE:
             continue
         found = [structure.get(field) for structure in structures]
         alike = [f for f in found if isinstance(f, np.ndarray) and (f.shape, f.dtype) == (first.shape, first.dtype)]
