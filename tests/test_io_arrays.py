@@ -181,6 +181,11 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
         savemat(path, {"mov": movie})
         cine = ud.open_cine(path)
         assert close(cine) and cine.source.dataset == "mov/cdata"
+        assert close(ud.open_cine(path, dataset="mov/3/cdata"), FRAMES[2:3])
+    delays = np.zeros(12, [("Delay", object)])
+    delays["Delay"] = list(FRAMES[:, 0])
+    savemat(path, {"TX": delays})
+    refused(path, "no numeric dataset that could be frames")
     savemat(path, {"a": FRAMES, "b": FRAMES})
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
 
@@ -322,6 +327,7 @@ def test_nifti_of_colours_as_dcm2niix_writes_ultrasound(tmp_path, components):
         assert cine.geometry.spacing_m == pytest.approx((2e-4, 3e-4)) and cine.source.units == "8-bit"
         assert close(ud.Cine(cine.frames[:, 10:], cine.geometry, 60), FRAMES[:, 10:])
         assert not cine.tissue_mask[FRAMES < 200][:1].all() and cine.tissue_mask[:, 10:].all()
+        assert not any("Axes taken" in note for note in cine.source.assumptions)
     nifti(path, stored[:, :, :1])
     assert close(ud.Cine(ud.open_cine(path).frames[:, 10:], cine.geometry, 60), FRAMES[:1, 10:])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from _dicom import dataset, save, write_dicom
 from _scans import fan_frames
-from pydicom import uid
+from pydicom import dcmread, uid
 from pydicom.data import get_testdata_file
 from pydicom.encaps import encapsulate, encapsulate_extended
 
@@ -85,6 +85,17 @@ def test_data_sets_of_another_vr_than_the_transfer_syntax_says(tmp_path, says):
     with open_dicom(path) as scan:
         assert np.array_equal(scan.picture(1).levels, fan_frames(2)[1])
         assert f"The transfer syntax says {says.name}, but the file is {is_really.name}." in scan.source.assumptions
+
+
+def test_headers_in_implicit_vr_and_without_their_length_are_read(tmp_path):
+    path = tmp_path / "a.dcm"
+    meta, data = halves(path, uid.ExplicitVRLittleEndian)
+    kept = [(element.tag.element, element.value) for element in dcmread(path).file_meta if element.VR == "UI"]
+    values = [(1, b"\0\1"), *((number, value.encode() + b"\0" * (len(value) % 2)) for number, value in kept)]
+    elements = b"".join(struct.pack("<HHL", 2, number, len(value)) + value for number, value in values)
+    path.write_bytes(meta[:132] + elements + data)
+    with open_dicom(path) as scan:
+        assert np.array_equal(scan.picture(1).levels, fan_frames(2)[1])
 
 
 @pytest.mark.parametrize("says", [uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian])

@@ -74,7 +74,7 @@ def test_files_that_are_called_scans_and_are_none_are_lost_and_those_of_other_ki
     headless = (tmp_path / "IM1").read_bytes()[132:]
     others = {
         "empty.h5": b"", "page.dcm": b"<html>404", "old.MAT": bytes(99), "x.nrrd": b"NRRD0004\n", "IM2": headless,
-        "notes.txt": b"hi", "README": b"", "t.png": b"", "deep/er/0.png": b"", "deep/er/1.png": b"",
+        "notes.txt": b"hi", "P2": b"P2 of", "README": b"", "t.png": b"", "deep/er/0.png": b"", "deep/er/1.png": b"",
         "slides/x.jp2": b"\0\0\0\x0cjP  ", "y.docx": b"PK\3\4" + bytes(26) + b"[Content_Types].xml",
         ".x.h5": b"", "b.dehazed.h5": b"",
     }  # fmt: skip
@@ -91,6 +91,12 @@ def test_files_that_are_called_scans_and_are_none_are_lost_and_those_of_other_ki
     foreign = {str(path.relative_to(tmp_path)): kind for path, kind in inside.foreign.items()}
     assert sorted(foreign) == ["IM2", "slides/x.jp2", "x.nrrd"] and foreign["x.nrrd"] == "NRRD, which is not read"
     assert "without the header of a DICOM file" in foreign["IM2"]
+
+
+def test_a_folder_of_nothing_but_lost_scans_is_told_once(tmp_path):
+    (tmp_path / "a.h5").touch()
+    inside = look_in(tmp_path)
+    assert inside.scans == [] and list(inside.lost) == [tmp_path / "a.h5"] and list_scans([tmp_path]) == [tmp_path]
 
 
 def test_every_file_of_a_folder_is_looked_at_once(tmp_path, monkeypatch):

@@ -237,6 +237,14 @@ def test_grey_levels_that_the_file_calls_decibels_are_grey_levels(tmp_path, stor
     assert any("decibels, as no image has: not believed" in note for note in cine.source.assumptions)
 
 
+def test_whole_numbers_that_no_decibels_are_as_low_as_are_not_believed(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": np.rint((fan_frames() / 255.0 - 1) * 6000).astype(np.int16)})  # hundredths
+    with h5py.File(path, "a") as file:
+        file["x"].attrs["units"] = "dB"
+    with pytest.raises(InputError, match="expected decibels over at most 120 dB"):
+        ud.open_cine(path, rectangle=True)
+
+
 STEPS_S = np.array([0, 0.02, 0.05, 0.09])
 
 
@@ -252,6 +260,7 @@ STEPS_S = np.array([0, 0.02, 0.05, 0.09])
         ("scan/timestamps", STEPS_S, "s", STEPS_S),
         ("frame_times_ms", 1000 * STEPS_S, "", STEPS_S),
         ("time", (1e9 * STEPS_S).astype(np.int64), "nanoseconds since 2020-01-01", STEPS_S),
+        ("times", 1e6 * STEPS_S, "\xb5s", STEPS_S),
         ("scan/time", STEPS_S, "", None),
         ("scan/time", STEPS_S, "m", None),
         ("ecg/time", STEPS_S, "s", None),
@@ -270,6 +279,13 @@ def test_times_are_those_beside_the_frames_whose_unit_is_clear(tmp_path, name, v
     if times_s is not None:
         np.testing.assert_allclose(cine.frame_times_s, times_s, atol=1e-9)
     assert sum("rame times" in note for note in cine.source.assumptions) == 1
+
+
+def test_times_of_all_frames_tell_more_than_a_rate(tmp_path):
+    path = write(tmp_path / "a.h5", {"frames": fan_frames(4), "frame_rate": 30.0, "timestamps_s": STEPS_S})
+    np.testing.assert_allclose(ud.open_cine(path).frame_times_s, STEPS_S, atol=1e-9)
+    path = write(tmp_path / "b.h5", {"frames": fan_frames(4), "frame_rate": 50.0, "timestamps": STEPS_S})
+    np.testing.assert_allclose(ud.open_cine(path).frame_times_s, np.arange(4) / 50)
 
 
 def test_times_that_cannot_be_read_do_not_keep_the_frames_from_it(tmp_path):
@@ -303,3 +319,7 @@ def test_a_structure_array_of_frames_is_a_cine(tmp_path):
     cine = ud.open_cine(path)
     assert cine.source.dataset == "mov/cdata"
     assert np.abs(cine.frames - (frames.astype(float) / 255 - 1) * 60).max() < 1e-4
+    with h5py.File(path, "a") as file:  # which structures then belong to
+        file.create_dataset("img", data=frames.swapaxes(1, 2)[::-1]).attrs["MATLAB_class"] = np.bytes_("uint8")
+    assert ud.open_cine(path).source.dataset == "img"
+    assert ud.open_cine(path, dataset="mov/cdata").frames.shape == frames.shape

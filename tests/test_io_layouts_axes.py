@@ -265,5 +265,6 @@ def test_frames_that_were_flattened_into_rows_are_no_image(tmp_path):
     path = write(tmp_path / "a.h5", {"x": flat})
     refused(path, "which makes images of 12 x 3840", "give flattened ones their shape")
     assert ud.open_cine(path, axes="HW", rectangle=True).frames.shape == (1, 12, 3840)
-    lines = write(tmp_path / "b.h5", {"x": still(1, 64, 6000)[0]})
-    assert ud.open_cine(lines, rectangle=True).frames.shape == (1, 64, 6000)
+    for name, lines in (("b", still(1, 64, 6000)[0]), ("c", still(2, 6600, 64))):  # these are a cine
+        read = ud.open_cine(write(tmp_path / f"{name}.h5", {"x": lines}), rectangle=True)
+        assert read.frames.shape[1:] == lines.shape[-2:]

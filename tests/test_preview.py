@@ -7,7 +7,7 @@ from PIL import Image
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.preview import CAPTION_HEIGHT, GAP, as_seen, scan_convert, side_by_side, write_preview
+from usdehaze.preview import CAPTION_HEIGHT, GAP, as_seen, frame_time_s, scan_convert, side_by_side, write_preview
 from usdehaze.result import Result
 
 HEIGHT, WIDTH = 40, 31
@@ -166,6 +166,14 @@ def test_a_gif_of_30_frames_a_second_takes_the_time_of_the_cine(tmp_path):
             film.seek(index)
             shown.append(film.info["duration"])
     assert sum(shown[:30]) == 1000 and set(shown) == {30, 40}
+
+
+def test_times_in_whole_ms_and_with_a_pause_are_shown_at_their_rate():
+    times = np.round(np.arange(301) / 30, 3)  # as MKV, WebM and WMV have them
+    assert frame_time_s(times) == pytest.approx(1 / 30, rel=1e-4)
+    times[150:] += 5
+    assert frame_time_s(times) == pytest.approx(1 / 30, rel=1e-4)
+    assert frame_time_s(np.array([0, 0.01, 0.1])) == pytest.approx(0.05)  # nothing is usual
 
 
 @pytest.mark.parametrize("frame", [-1, 3])

@@ -200,10 +200,13 @@ def frame_time_s(times: np.ndarray | None) -> float:
 
 
 def known_frame_time_s(times: np.ndarray | None) -> float | None:
-    """Median time between frames, s; None where the file does not say, or says what no scanner does."""
+    """Usual time between frames, s; None where the file does not say, or says what no scanner does."""
     if times is None or len(times) < 2:
         return None
-    step = float(np.median(np.diff(times)))
+    steps = np.diff(times)
+    median = np.median(steps)
+    usual = steps[np.abs(steps - median) <= abs(median) / 2]  # without pauses
+    step = float(usual.mean() if usual.size else median)  # of times in whole ms no single step is the rate
     return step if 0.0005 <= step <= 10 else None
 
 

@@ -70,9 +70,12 @@ def list_sources(names: Iterable[str], scans: Mapping[str, Sequence[Path]] | Non
     """
     found: dict[str, tuple[Source, tuple[str, str, str]]] = {}
     for name in names:
-        top = Path(os.path.abspath(name))
-        inside = (scans or {}).get(name) or list_scans([] if is_remote(name) else [top])
-        for source, naming in _under_uri(name) if is_remote(name) else _under_path(top, inside):
+        if is_remote(name):
+            under = _under_uri(name)
+        else:
+            top = Path(os.path.abspath(name))
+            under = _under_path(top, (scans or {}).get(name) or list_scans([top]))
+        for source, naming in under:
             found.setdefault(source.uri, (source, naming))
     stems = distinct_stems({uri: naming for uri, (_, naming) in found.items()})
     writers: dict[tuple[str, str], str] = {}

@@ -53,7 +53,7 @@ class Found:
     """What lies under a name: in a file or a folder.
 
     Attributes:
-        scans: see `list_scans`.
+        scans: see `list_scans`; none where those that there are are lost.
         lost: what keeps scans from being found: links that lead nowhere, what cannot be read, files that are called
             scans and are none.
         own: DICOM images that usdehaze made, though in folders their names do not say so.
@@ -75,7 +75,7 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong. A
     DICOMDIR given by name stands for the ultrasound images that it lists.
     """
-    return [scan for path in paths for scan in look_in(path).scans]
+    return [scan for path in map(Path, paths) for scan in look_in(path).scans or [path]]
 
 
 def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, InputError] | None = None) -> list[Path]:
@@ -108,7 +108,7 @@ def look_in(path: str | os.PathLike[str]) -> Found:
     else:
         for scan in _listed(path):
             (found.own if is_own_image(scan) else found.scans).append(scan)
-    if not found.scans:
+    if not found.scans and not found.lost:
         found.scans.append(path)
     return found
 
@@ -139,10 +139,7 @@ def _sort(parent: Path, names: list[str], found: Found) -> None:
             no_images[path] = _misnamed(path, f"is no image ({kind})")
         elif kind not in NO_KIND:
             found.foreign[path] = kind
-    if scans or not (images or _is_scan(parent)):
-        found.scans.extend(scans)
-    else:
-        found.scans.append(parent)
+    found.scans.extend(scans or [parent] * images)
     if not (scans or images):  # one stands for all of them
         found.lost.update(list(no_images.items())[:1])
 
@@ -258,14 +255,6 @@ def _folders(folder: Path, lost: dict[Path, InputError]) -> Iterator[tuple[Path,
             if new:
                 yield Path(parent), sorted(n for n in names if not n.startswith("."))
         waiting += linked
-
-
-def _is_scan(folder: Path) -> bool:
-    """Whether a folder is a scan by itself."""
-    try:
-        return format_of(folder) is not None
-    except InputError:
-        return False
 
 
 def _is_alone(known: FileFormat, path: Path) -> bool:

@@ -24,6 +24,7 @@ except ImportError:  # no Linux: what bounds a single allocation is all there is
 # no playlists and no devices, which name other files
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,mpegts,mpeg,mpegvideo,h264,hevc,avi,matroska,webm,asf"
 MAX_FRAMES = 1_000_000
+_FLICKS = 705_600_000  # a second, of which all usual frame rates take a whole number
 PROGRAM_BYTES = 2**28  # of ffmpeg beside what it decodes
 _LARGEST_ALLOCATION = 2**29  # bytes
 _NO_MEMORY = (244, 245)  # its exit codes then: -ENOMEM, and -EAGAIN of a thread that has no place for its stack
@@ -72,8 +73,8 @@ def look_through(path: str | os.PathLike[str]) -> Film:
     """
     about: dict[str, str] = {}
     stamps: list[int] = []
-    # by default, times are rounded to those of a constant frame rate
-    arguments = ["-enc_time_base", "demux", "-c:v", "rawvideo", "-f", "framecrc", "-"]
+    # by default, times are rounded to those of a constant frame rate; "demux" would do, but not before ffmpeg 6.1
+    arguments = ["-enc_time_base", f"1/{_FLICKS}", "-c:v", "rawvideo", "-f", "framecrc", "-"]
     with ThreadPoolExecutor(1) as other, _running(path, arguments, path, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         errors = other.submit(_has_bytes, process.stderr)

@@ -40,7 +40,7 @@ _FOREIGN = {  # what is not read
     re.compile(rb"CDF[\1\2\5]"): "netCDF 3, which is not read; netCDF 4 is HDF5",
     re.compile(rb"RIFF.{4}WEBP", re.DOTALL): "WebP, which is not read",
     re.compile(rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51"): "JPEG 2000 outside DICOM, which is not read",
-    re.compile(rb"P[2-6]\s"): "PGM or PPM, which is not read",
+    re.compile(rb"P[2-6]\s+[#\d]"): "PGM or PPM, which is not read",
     re.compile(rb"(\x5c\x01\0\0|\0\0\x01\x5c).{344}", re.DOTALL): "a header of NIfTI or Analyze alone",
     _DOCUMENT: "a document",
     re.compile(rb"PK\x03\x04|\x1f\x8b"): "a zip or gzip archive, to be unpacked",

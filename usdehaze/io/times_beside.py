@@ -13,8 +13,9 @@ from usdehaze.io.stored_cine import TIMES_UNUSED, TIMES_WITHOUT_UNIT
 _RATES = {"framerate", "frameratehz", "fps"}  # frames/s
 _STEPS = {"frametime", "frameinterval", "frameperiod"}
 _TIMES = {"time", "times", "timestamp", "timestamps", "frametimes", "frametimestamps"}
-_PREFIXES = {"": 1.0, "m": 1e-3, "milli": 1e-3, "u": 1e-6, "micro": 1e-6, "n": 1e-9, "nano": 1e-9}
-_UNIT = re.compile(r"(|milli|m|micro|u|nano|n)(s|secs?|seconds?)\b")  # also of netCDF, "ms since ..."
+_PREFIXES = {"": 1.0, "m": 1e-3, "milli": 1e-3, "n": 1e-9, "nano": 1e-9}
+_PREFIXES |= dict.fromkeys(("u", "\xb5", "\u03bc", "micro"), 1e-6)
+_UNIT = re.compile(rf"({'|'.join(_PREFIXES)})(s|secs?|seconds?)\b")  # also of netCDF, "ms since ..."
 _FASTEST = 1e6  # frames/s
 
 
@@ -34,30 +35,29 @@ def around(name: str, shapes: Mapping[str, tuple[int, ...]], n_frames: int) -> l
 def times_of(beside: Iterable[tuple[str, np.ndarray, str]], n_frames: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """Frame times ``(T,)`` float64 s, None where nothing that can be used tells them, and a sentence on these.
 
-    One frame has none.
+    Times of all frames tell more than a rate. One frame has none.
 
     Args:
         beside: name or path, values and unit ("" where it is not said) of numbers beside the frames, the nearest first.
         n_frames: in the file.
     """
-    notes: tuple[str, ...] = ()
+    times_s, notes = None, tuple[str, ...]()
     for name, values, unit in beside if n_frames > 1 else ():
         name = name.rpartition("/")[2]
         word, unit = _meaning(name)[0], unit.strip() or _meaning(name)[1]
         values, scale = np.ravel(values).astype(np.float64), seconds_in(unit)
-        if values.size == 1 and word in _RATES | _STEPS:
+        if values.size == 1 and word in _RATES | _STEPS and times_s is None:
             rate = float(values[0]) if word in _RATES else 1 / (float(values[0]) * (scale or 0) or np.inf)
             if 0 < rate < _FASTEST:
-                return np.arange(n_frames) / rate, (f"Frame times by {name} in the file, {rate:.4g} frames/s.",)
+                times_s = np.arange(n_frames) / rate
+                notes = (f"Frame times by {name} in the file, {rate:.4g} frames/s.",)
         if word not in _TIMES or values.size != n_frames:
             continue
-        if scale is None:
-            notes = (TIMES_WITHOUT_UNIT,)
-        elif np.isfinite(values).all() and (np.diff(values) > 0).all():
+        if scale is not None and np.isfinite(values).all() and (np.diff(values) > 0).all():
             return values * scale, (f"Frame times by {name} in the file.",)
-        else:
-            notes = (TIMES_UNUSED,)
-    return None, notes
+        if times_s is None:
+            notes = (TIMES_WITHOUT_UNIT if scale is None else TIMES_UNUSED,)
+    return times_s, notes
 
 
 def _meaning(name: str) -> tuple[str, str]:

@@ -127,8 +127,9 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     if missing is not None:
         notes.append(Guess(f"Values of {missing:g}, far from all others, taken as missing: the floor.", _NO_VALUE))
         survey = look_over(_without(stored, missing), path)
-    if units == "dB" and asked is None and survey is not None and _are_no_decibels(survey):
-        notes.append(f"The file calls values up to {survey.high:g} decibels, as no image has: not believed.")
+    if units == "dB" and asked is None and survey is not None and _are_no_decibels(stored.dtype, survey):
+        found = f"The file calls values from {survey.low:g} to {survey.high:g} decibels"
+        notes.append(f"{found}, as no image has: not believed.")
         units, levels = ("8-bit" if stored.dtype == np.uint8 else None), Levels(0.0, 255.0)
         survey = None if units else survey
     unsigned = units != "dB" and survey is not None and _has_lost_its_sign(stored.dtype, survey)
@@ -154,9 +155,11 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     return DecibelScale(str(units), float(range_db), levels.white, levels.black, unsigned, missing, tuple(notes))
 
 
-def _are_no_decibels(survey: Survey) -> bool:
-    """Whether values cannot be decibels above a floor, whatever they are called: grey levels to 1 or 255, say."""
-    return survey.low >= 0 and not MIN_DB - 5 <= survey.high <= MAX_DB
+def _are_no_decibels(dtype: np.dtype, survey: Survey) -> bool:
+    """Whether values cannot be decibels, whatever they are called: grey levels to 1 or 255, say, or hundredths."""
+    if survey.low >= 0:
+        return not MIN_DB - 5 <= survey.high <= MAX_DB
+    return dtype.kind in "iu" and survey.high - survey.low > 2 * MAX_DB  # floats may have any floor
 
 
 def _without(stored: StoredCine, missing: float) -> StoredCine:

@@ -7,6 +7,7 @@ fewest bytes that hold them: the class says what they are.
 
 from __future__ import annotations
 
+import re
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ class MatlabScan(StoredScan):
         elif any(frame_shaped(shape[::-1]) for shape, _ in shapes.values()):
             containers = []  # structures beside frames hold what belongs to them
         if containers:
-            arrays = _arrays_in(self.path, containers)
+            arrays = _arrays_in(self.path, containers, wanted or "")
         shapes |= {name: (a.shape, f"{a.shape} {a.dtype}") for name, a in arrays.items()}
         frames = {name: words for name, (shape, words) in shapes.items() if frame_shaped(shape[::-1])}
         others = {name: words for name, (_, words) in shapes.items() if name not in frames}
@@ -110,13 +111,16 @@ def check_elements(path: Any) -> None:
             at += 8 + length
 
 
-def _arrays_in(path: Any, containers: list[str]) -> dict[str, np.ndarray]:
-    """Every numeric array in some structures and cell arrays, of the class that it declares."""
+def _arrays_in(path: Any, containers: list[str], wanted: str) -> dict[str, np.ndarray]:
+    """Every numeric array in some structures and cell arrays, of the class that it declares.
+
+    Fields of structure arrays are taken together unless that of one is wanted (``structure/2/field``).
+    """
     from scipy.io import loadmat
 
     def read(as_declared: bool) -> dict[str, np.ndarray]:
         loaded = loadmat(str(path), variable_names=containers, simplify_cells=True, mat_dtype=as_declared)
-        return {n: array for container in containers for n, array in _arrays(container, loaded[container], 0)}
+        return {n: array for name in containers for n, array in _arrays(name, loaded[name], 0, wanted)}
 
     arrays = read(False)
     if all(array.dtype.kind in "fc" for array in arrays.values()):
@@ -131,7 +135,7 @@ def _arrays_in(path: Any, containers: list[str]) -> dict[str, np.ndarray]:
         return read(True) | iq
 
 
-def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray]]:
+def _arrays(name: str, value: Any, depth: int, wanted: str) -> Iterator[tuple[str, np.ndarray]]:
     """Every numeric array in a structure or a cell array, by its name; cells of one shape are frames of one array."""
     if depth > _MAX_DEPTH:
         return
@@ -139,19 +143,20 @@ def _arrays(name: str, value: Any, depth: int) -> Iterator[tuple[str, np.ndarray
         yield name, value
     elif isinstance(value, dict):
         for field, inner in value.items():
-            yield from _arrays(f"{name}/{field}", inner, depth + 1)
+            yield from _arrays(f"{name}/{field}", inner, depth + 1, wanted)
     elif isinstance(value, list | np.ndarray):
         cells = list(value.flat) if isinstance(value, np.ndarray) else value
         kinds = {(c.shape, c.dtype) if isinstance(c, np.ndarray) else type(c) for c in cells[:_MAX_ARRAYS]}
         if len(kinds) == 1 and len(cells) > 1 and _is_frame(cells[0]):
             yield name, np.stack(cells, axis=-1)
             return
-        cines = _cines(cells) if kinds == {dict} and 1 < len(cells) <= _MAX_ARRAYS else {}
+        one = re.match(re.escape(name) + r"/\d+/", wanted)
+        cines = _cines(cells) if kinds == {dict} and 1 < len(cells) <= _MAX_ARRAYS and not one else {}
         for field, cine in cines.items():
             yield f"{name}/{field}", cine
         for index, inner in enumerate(cells[:_MAX_ARRAYS]):
             rest = {field: inner[field] for field in inner if field not in cines} if cines else inner
-            yield from _arrays(f"{name}/{index + 1}", rest, depth + 1)
+            yield from _arrays(f"{name}/{index + 1}", rest, depth + 1, wanted)
     elif isinstance(value, int | float) and tells_times(name.rpartition("/")[2]):
         yield name, np.array([value])
 
@@ -168,7 +173,7 @@ def _cines(structures: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Fields of a structure array that hold one frame each, as MATLAB's movies do, by their names."""
     cines = {}
     for field, first in structures[0].items():
-        if not _is_frame(first) or min(first.shape[:2]) < MIN_SIDE:
+        if not _is_frame(first) or first.ndim < 2 or min(first.shape[:2]) < MIN_SIDE:
             continue
         found = [structure.get(field) for structure in structures]
         alike = [f for f in found if isinstance(f, np.ndarray) and (f.shape, f.dtype) == (first.shape, first.dtype)]

@@ -52,14 +52,14 @@ class NiftiScan(StoredScan):
         values = _Values(self._file, header, packed, self.path)
         pixels = values.long[: len(values.long) - values.has_colours]
         letters = (self.reading.axes or "C" * values.has_colours + "THW"[-len(pixels) :]).upper()
-        letters += "C" * values.is_rgb
+        guessed = "" if self.reading.axes else letters
+        letters += "C" * values.is_rgb  # which the file does say
         cine = frames_of(values, self.path, "NIfTI", letters)
         notes = cine.assumptions
         if len(pixels) == 3 and not self.reading.axes and pixels[2] != _TIME:
             notes += (third_axis(cine, self.path, "--axes"),)
         times, told = _frame_times(header, cine.shape[0]) if pixels[2:] == [_TIME] else (None, ())
         spacing_m = _spacing(header, [values.long[::-1][letters.index(letter)] for letter in "HW"])
-        guessed = "" if self.reading.axes else letters
         notes += told
         return replace(cine, spacing_m=spacing_m, frame_times_s=times, assumptions=notes, guessed_axes=guessed)
 

@@ -178,13 +178,12 @@ def sop_instance(attributes: Dataset) -> str:
 
 
 def _check_order(file: CountedFile, syntax: UID, path: object) -> None:
-    """Refuses a data set whose first group number has its bytes in another order than the transfer syntax says."""
+    """Refuses a data set whose first group, 0008, has its bytes in another order than the transfer syntax says."""
     skip_meta(file, path)
-    group = file.read(2)
+    group, is_big = file.read(2), syntax == ExplicitVRBigEndian
     file.seek(0)
-    is_big = group[:1] == b"\0"
-    if b"\0" in group and any(group) and is_big != (syntax == ExplicitVRBigEndian):
-        found = f"its data set is {'big' if is_big else 'little'}-endian, which does not fit the transfer syntax"
+    if group == (b"\x08\0" if is_big else b"\0\x08"):
+        found = f"its data set is {'little' if is_big else 'big'}-endian, which does not fit the transfer syntax"
         raise InputError(path, f"{found} ({syntax.name})", advice="write it again as DICOM")
 
 

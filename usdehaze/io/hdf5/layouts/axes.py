@@ -64,7 +64,7 @@ def frames_of(dataset: h5py.Dataset, path: object, layout: str, axes: str | None
         raise InputError(
             path, f"{called(name)} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
         )
-    if not axes and max(sides["H"], sides["W"]) > MOST_SLENDER * min(sides["H"], sides["W"]):
+    if not axes and "T" not in sides and max(sides["H"], sides["W"]) > MOST_SLENDER * min(sides["H"], sides["W"]):
         found = f"{called(name)} has shape {dataset.shape}, which makes images of {sides['H']} x {sides['W']}"
         raise InputError(path, found, "frames (T, H, W) or (H, W)", "give flattened ones their shape, or say --axes")
     reader = BlockReader(dataset, order.get("T"))

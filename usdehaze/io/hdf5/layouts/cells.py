@@ -21,13 +21,17 @@ def is_cell(dataset: h5py.Dataset) -> bool:
     """Whether a dataset is a cell array, or a field of a structure array, whose first cell could be a frame."""
     if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference:
         return False
-    in_structures = "MATLAB_class" not in dataset.attrs and attribute(dataset.parent, "MATLAB_class") == "struct"
-    if not in_structures and attribute(dataset, "MATLAB_class") != "cell":
+    if not in_structures(dataset) and attribute(dataset, "MATLAB_class") != "cell":
         return False
     if not dataset.shape or not 0 < dataset.size <= MAX_CELLS:
         return False
     first = _cell(dataset, 0)
     return first is not None and is_numeric(first.dtype) and frame_shaped(first.shape)
+
+
+def in_structures(dataset: h5py.Dataset) -> bool:
+    """Whether a dataset of references is a field of a structure array."""
+    return "MATLAB_class" not in dataset.attrs and attribute(dataset.parent, "MATLAB_class") == "struct"
 
 
 def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | None) -> StoredCine:

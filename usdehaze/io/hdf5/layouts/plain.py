@@ -15,7 +15,7 @@ from usdehaze.io.hdf5.access import attribute, get_dataset, small_text, walk
 from usdehaze.io.hdf5.layouts import channel
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
-from usdehaze.io.hdf5.layouts.cells import cells_of, is_cell
+from usdehaze.io.hdf5.layouts.cells import cells_of, in_structures, is_cell
 from usdehaze.io.hdf5.layouts.times import with_times
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.reading import Reading
@@ -136,7 +136,9 @@ def _look_through(file: h5py.File, path: object) -> tuple[dict[str, str], dict[s
             candidates[name] = f"{shape} {dtype if is_numeric(dtype) else 'cell'}"
         elif len(shape) > 1 and is_numeric(dtype):
             others[name] = f"{shape} {dtype}"
-    return candidates, others, links
+    # structure arrays beside frames hold what belongs to them, as in a MAT-file of another version
+    by_themselves = (n for n in candidates if is_numeric(datasets[n].dtype) or not in_structures(datasets[n]))
+    return {name: candidates[name] for name in by_themselves} or candidates, others, links
 
 
 def _is_no_array(node: h5py.Dataset) -> bool:
