@@ -13,7 +13,7 @@ from PIL import Image
 
 from usdehaze.cli.plan import plan_jobs
 from usdehaze.errors import InputError
-from usdehaze.io import formats, list_scans, open_cine, read_result, write_result
+from usdehaze.io import formats, list_results, list_scans, open_cine, read_result, write_result
 from usdehaze.io.atomic import atomic
 from usdehaze.io.detect import look_in, lost_in, stem_of
 from usdehaze.result import Result
@@ -200,3 +200,14 @@ def test_a_file_that_its_writer_does_not_share_says_so(tmp_path):
     with pytest.raises(InputError, match="is open for writing elsewhere, or was when its writer crashed") as caught:
         open_cine(killed_writer(tmp_path / "a.h5", "latest"))
     assert "h5clear" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_of_a_result_and_links_to_it_in_a_folder_there_is_one(tmp_path):
+    folder, elsewhere = tmp_path / "in", tmp_path / "elsewhere.dehazed.h5"
+    folder.mkdir()
+    for path in (folder / "m.dehazed.h5", elsewhere):
+        path.touch()
+    (folder / "a.dehazed.h5").symlink_to("m.dehazed.h5")
+    (folder / "z.dehazed.h5").symlink_to("m.dehazed.h5")
+    (folder / "b.dehazed.h5").symlink_to(elsewhere)
+    assert sorted(list_results([folder])) == [folder / "b.dehazed.h5", folder / "m.dehazed.h5"]

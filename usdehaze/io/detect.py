@@ -79,7 +79,7 @@ def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, InputError] | None = None) -> list[Path]:
-    """Files as given, folders replaced by every result in them, as `list_scans` finds scans.
+    """Files as given, folders replaced by every result in them, each once, as `list_scans` finds scans.
 
     Folders that cannot be read are put into ``lost``.
     """
@@ -88,8 +88,12 @@ def list_results(paths: Iterable[str | os.PathLike[str]], lost: dict[Path, Input
         if not os.path.isdir(path):
             results.append(path)
             continue
+        inside: dict[str, Path] = {}  # by where they really are
         for parent, names in _folders(path, {} if lost is None else lost):
-            results += [parent / name for name in names if name.endswith(RESULT_SUFFIX)]
+            for result in (parent / name for name in names if name.endswith(RESULT_SUFFIX)):
+                real = os.path.realpath(result)
+                inside[real] = inside.get(real, result) if result.is_symlink() else result
+        results += inside.values()
     return results
 
 
