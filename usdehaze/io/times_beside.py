@@ -44,8 +44,8 @@ def times_of(beside: Iterable[tuple[str, np.ndarray, str]], n_frames: int) -> tu
     times_s, notes = None, tuple[str, ...]()
     for name, values, unit in beside if n_frames > 1 else ():
         name = name.rpartition("/")[2]
-        word, unit = _meaning(name)[0], unit.strip() or _meaning(name)[1]
-        values, scale = np.ravel(values).astype(np.float64), seconds_in(unit)
+        word, unit_of_name = _meaning(name)
+        values, scale = np.ravel(values).astype(np.float64), seconds_in(unit.strip() or unit_of_name)
         if values.size == 1 and word in _RATES | _STEPS and times_s is None:
             rate = float(values[0]) if word in _RATES else 1 / (float(values[0]) * (scale or 0) or np.inf)
             if 0 < rate < _FASTEST:

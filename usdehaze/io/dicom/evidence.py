@@ -7,6 +7,7 @@ sentence says so.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -66,16 +67,19 @@ def true_planes(header: Header, layout: Layout) -> Layout:
     return replace(layout, pixel_format=replace(declared, planar=1 - declared.planar), notes=(*layout.notes, note))
 
 
-def true_shape(layout: Layout, plane: np.ndarray) -> Layout:
+def true_shape(layout: Layout, find_plane: Callable[[], np.ndarray]) -> Layout:
     """The layout with Rows and Columns exchanged, where only so a frame is black down its sides, and much smoother.
 
     Args:
         layout: what else is known of the frames, whose bytes do not tell their size.
-        plane: ``(rows * columns,)`` one sample of every pixel of a frame, as stored; of another length where it is not
-            known, which tells nothing.
+        find_plane: reads ``(rows * columns,)``, one sample of every pixel of a frame, as stored; of another length
+            where it is not known, which tells nothing. Of square frames nothing is read.
     """
     declared = layout.pixel_format
-    if declared.rows == declared.columns or plane.size != declared.rows * declared.columns:
+    if declared.rows == declared.columns:
+        return layout
+    plane = find_plane()
+    if plane.size != declared.rows * declared.columns:
         return layout
     sizes = (declared.rows, declared.columns), (declared.columns, declared.rows)
     said, other = (plane.reshape(size) for size in sizes)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ class DicomFile:
         header = self.header
         if not header.encapsulated:
             layout = true_planes(header, native_layout(header, declared, said, path))
-            layout = true_shape(layout, stored_plane(header, layout))
+            layout = true_shape(layout, partial(stored_plane, header, layout))
             labelled = header.attributes.file_meta.TransferSyntaxUID
             if labelled != header.transfer_syntax:
                 note = f"The transfer syntax says {labelled.name}, but the file is {header.transfer_syntax.name}."
@@ -248,9 +249,14 @@ def _from_bytes(header: Header, layout: Layout, syntax: UID, path: Path) -> tupl
     stored = frame_reader(header, layout.n_frames, layout.pixel_format.frame_bytes, path, layout.gap)
     middle = layout.n_frames // 2
     if syntax == RLELossless:
+        said = layout.pixel_format
+
+        def plane() -> np.ndarray:
+            samples, _ = make_decoder(syntax, said, path)(stored(middle), middle)
+            return (samples[..., 0] if samples.ndim == 3 else samples).ravel()
+
         with suppress(InputError):  # told where it is asked for
-            samples, _ = make_decoder(syntax, layout.pixel_format, path)(stored(middle), middle)
-            layout = true_shape(layout, samples[..., 0].ravel() if samples.ndim == 3 else samples.ravel())
+            layout = true_shape(layout, plane)
     if layout.pixel_format.shift:
         words, _ = make_decoder(syntax, layout.pixel_format.whole_words, path)(stored(middle), middle)
         layout = true_bits(layout, words)
