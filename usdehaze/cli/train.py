@@ -40,6 +40,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of each network, for NCSNv2 the paper
     "NCSNv2": {"parametrisation": "score", "grid": (64, 64), "steps": 8000, "batch": 8, "lr": 5e-4},
 }  # fmt: skip
 SIMULATED = "simulated"
+SCENES = ("wide", "hearts", "quiet-hearts")  # of usdehaze.simulate.SETUPS
 
 
 class Grid(click.ParamType):
@@ -94,6 +95,9 @@ class Several(click.Command):
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of weights, frames and noise.")
 @click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N")
 @click.option("--precision", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
+@click.option(
+    "--scenes", type=click.Choice(SCENES), default=SCENES[0], show_default=True, help="What simulated pairs show."
+)
 @click.option("--pool", type=click.IntRange(1, 10**6), default=1024, show_default=True, help="Simulated frames kept.")
 @click.option("--fresh", type=click.IntRange(1, 10**4), default=4, show_default=True, help="New ones at every step.")
 @click.option(
@@ -176,9 +180,11 @@ class _Run:
             lock.discard()
 
     def _check_reading(self, data: Data, reading: Reading) -> None:
-        """Refuses options for reading scans where there are none; images may be those of a dataset."""
+        """Refuses options that do not fit DATA: for reading scans where there are none, for pairs that are simulated."""
         from usdehaze.io.reading import Reading
 
+        if self.options["scenes"] != SCENES[0] and (self.kind != POSTERIOR or data):
+            raise click.UsageError("--scenes is for a posterior of simulated frames alone")
         scans = set(data.values()) - {(SIMULATED,)}
         if self.options["images"] and scans:
             scans, reading = set(), replace(reading, dataset=None)
@@ -306,7 +312,7 @@ class _Run:
             pool, fresh = self.options["pool"], self.options["fresh"]
             if pool % fresh:
                 raise click.UsageError(f"--pool must be a multiple of --fresh, found {pool} and {fresh}")
-            return SimulatedFrames(kind, recipe.grid, pool, fresh, purpose)
+            return SimulatedFrames(kind, recipe.grid, pool, fresh, purpose, self.options["scenes"])
         from usdehaze.io import list_scans
         from usdehaze.training.scans import frames_of_scans
 
@@ -354,6 +360,7 @@ class _Run:
             *([f"--blend {self.options['blend']:g}"] if self.options["blend"] else []),
             *(["--no-mirror"] if self.options["no_mirror"] else []),
             *([f"--sync {recipe.sync}"] if recipe.sync > 1 else []),
+            *([f"--scenes {self.options['scenes']}"] if self.options["scenes"] != SCENES[0] else []),
             *([f"--pool {self.options['pool']} --fresh {self.options['fresh']}"] if simulates else []),
         ]  # fmt: skip
         return " ".join(told)

@@ -20,9 +20,18 @@ class Scanner:
         draw: batch size and randomness.
         shape: depth and angle of the frames.
         dynamic_range_db: dB between full scale and floor.
+        gamma_log: range of the logarithm of the grey curve's power.
+        span: range of what is shown, as shares of the dynamic range.
     """
 
-    def __init__(self, draw: Draw, shape: tuple[int, int], dynamic_range_db: float) -> None:
+    def __init__(
+        self,
+        draw: Draw,
+        shape: tuple[int, int],
+        dynamic_range_db: float,
+        gamma_log: tuple[float, float],
+        span: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
         self.dynamic_range_db = dynamic_range_db
         weights = torch.rand(LOOKS, draw.batch, 1, 1, generator=draw.generator, device=draw.device)
         weights[1:] *= draw.chance(0.4)  # of the looks beyond the first
@@ -40,7 +49,8 @@ class Scanner:
         self.sharpness = draw.chance(0.3) * draw.uniform(0, 0.8)
         self.reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)
         self.s_curve = draw.chance(0.4) * draw.uniform(0, 1)
-        self.gamma = torch.exp(draw.uniform(-0.25, 1.3))
+        self.gamma = torch.exp(draw.uniform(*gamma_log))
+        self.span = draw.uniform(*span) if span[0] < span[1] else span[0]
 
     def develop(self, looks: Tensor) -> Tensor:
         """Frames as they are seen.
@@ -55,7 +65,7 @@ class Scanner:
         power = (looks.real.square() + looks.imag.square()).mul(weights / weights.sum(0)).sum(0)
         envelope = power.sqrt()
         envelope = torch.lerp(envelope, self.mix(envelope), self.mixed)
-        u = 1 + compress(envelope, self.dynamic_range_db) / self.dynamic_range_db
+        u = 1 + compress(envelope ** (1 / self.span), self.dynamic_range_db) / self.dynamic_range_db
         u = self.smooth(u)
         u = torch.lerp(u, self.smear(u), self.smeared)
         u = torch.lerp(u, self.slow(u), self.reduced)

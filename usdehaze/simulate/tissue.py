@@ -35,6 +35,9 @@ class Habit:
         dark_db: range of its level then, dB re the wall.
         cloudy_db: range of the deviation of its level from place to place.
         exposed: probability that somebody set the gain so that the brightest fiftieth comes out bright, -14 to 0 dB.
+        noise_db: range of the level of the receiver's noise, dB re the floor.
+        deeper_db: how much more of it there is at the far end, at most, dB.
+        blood_db: range of the level of blood, dB re the floor.
     """
 
     wall: tuple[float, float] = (0.008, 0.085)
@@ -42,6 +45,9 @@ class Habit:
     dark_db: tuple[float, float] = (-34.0, -6.0)
     cloudy_db: tuple[float, float] = (1.0, 9.0)
     exposed: float = 0.0
+    noise_db: tuple[float, float] = (-35.0, -5.0)
+    deeper_db: float = 9.0
+    blood_db: tuple[float, float] = (-35.0, 0.0)
 
 
 HEARTS = Habit()
@@ -94,7 +100,7 @@ class TissueScene:
         varied = 1 - draw.chance(0.35) * draw.uniform(0.5, 1)  # a third of the scenes is more or less even
         cloudy = draw.uniform(*habit.cloudy_db) * draw.smooth(n_depth, n_angle, 4, 4)
         self.around_db = self.wall_db + around + varied * cloudy
-        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(-35, 0))
+        self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(*habit.blood_db))
         self.blob_db = torch.where(draw.chance(0.6, 6) > 0, draw.uniform(-55, -15, 6), draw.uniform(-6, 10, 6))
         self.leaflet_db = self.wall_db + draw.uniform(-6, 10)
         patchy = draw.uniform(2, 10) * draw.smooth(n_depth, n_angle, 12, 10)
@@ -142,7 +148,7 @@ class TissueScene:
         axial_px, lateral_px = draw.uniform(0.35, 0.9), draw.uniform(0.4, 1.8)
         defocus = ((self.r - draw.uniform(0.3, 0.8)).abs() * draw.uniform(0.2, 1.6)).clamp(0, 1)
         self.point_spread = PointSpread(self.shape, axial_px, lateral_px, defocus)
-        self.noise_db = floor + draw.uniform(-35, -5) + draw.uniform(0, 9) * self.r
+        self.noise_db = floor + draw.uniform(*habit.noise_db) + draw.uniform(0, habit.deeper_db) * self.r
         # Few strong scatterers among many weak ones: brighter grains than a Rayleigh envelope has.
         normal = torch.randn(draw.batch, n_depth, n_angle, generator=draw.generator, device=draw.device)
         uneven = draw.uniform(0, 1.3) * normal

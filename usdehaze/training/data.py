@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from usdehaze.diffusion.streams import Streams
-from usdehaze.simulate import training_frames, training_pairs
+from usdehaze.simulate import SETUPS, training_frames, training_pairs
 from usdehaze.simulate.speckle import PointSpread
 
 HELD_OUT_SEED, SAMPLE_SEED = 2_000_000_000, 1_999_999_999
 _FRAMES, PICKS, _NOISE, HAZE_PICKS, _PHASE = range(5)  # purposes of a random stream
+WIDE = "wide"  # of SETUPS, the simulator as broad as it is
 SPAN_DB = 60.0  # that frames of scans are taken to span where tissue and haze are put together
 PHASE_PX = (0.7, 1.0)  # grain of the random phase between two stored frames, depth and angle
 
@@ -85,18 +86,27 @@ class SimulatedFrames:
         pool: frames in the pool; a multiple of ``refresh``.
         refresh: frames that are new at every step.
         purpose: of the random stream that picks them; frames that are drawn side by side need one each.
+        scenes: of pairs, what they are drawn from: a name of `usdehaze.simulate.SETUPS`.
     """
 
     simulated = True
-    description = "usdehaze.simulate (no patient data)"
 
     def __init__(
-        self, kind: str, shape: tuple[int, int], pool: int = 1024, refresh: int = 4, purpose: int = PICKS
+        self,
+        kind: str,
+        shape: tuple[int, int],
+        pool: int = 1024,
+        refresh: int = 4,
+        purpose: int = PICKS,
+        scenes: str = WIDE,
     ) -> None:
         if refresh < 1 or pool < 1 or pool % refresh:
             raise ValueError(f"pool must be a positive multiple of refresh, found {pool} and {refresh}")
         self.kind, self.shape, self.pool, self.refresh, self.purpose = kind, shape, pool, refresh, purpose
-        self.fingerprint = f"simulated, pool {pool}, {refresh} new a step"
+        self.setup = SETUPS[scenes]
+        of_scenes = "" if scenes == WIDE else f", {scenes}"
+        self.description = f"usdehaze.simulate{of_scenes} (no patient data)"
+        self.fingerprint = f"simulated{of_scenes}, pool {pool}, {refresh} new a step"
         self._frames: Tensor | None = None
         self._holds = (-1, -1, 0)  # seed, stream and first chunk of what is in the pool
 
@@ -125,7 +135,7 @@ class SimulatedFrames:
 
     def _simulate(self, n: int, generator: torch.Generator) -> Tensor:
         if self.kind == "posterior":
-            return training_pairs(n, generator, *self.shape)
+            return training_pairs(n, generator, *self.shape, setup=self.setup)
         return training_frames(self.kind, n, generator, *self.shape)
 
 
