@@ -180,7 +180,7 @@ class _Run:
             lock.discard()
 
     def _check_reading(self, data: Data, reading: Reading) -> None:
-        """Refuses options that do not fit DATA: for reading scans where there are none, for pairs that are simulated."""
+        """Refuses options that do not fit DATA."""
         from usdehaze.io.reading import Reading
 
         if self.options["scenes"] != SCENES[0] and (self.kind != POSTERIOR or data):
