@@ -19,10 +19,12 @@ from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cli import main
-from usdehaze.errors import InputError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.reading import Reading
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
+from usdehaze.training.data import SimulatedFrames
+from usdehaze.training.mean import mean_of
 from usdehaze.training.samples import draw_samples
 from usdehaze.training.scans import frames_of_scan, frames_of_scans
 
@@ -171,6 +173,36 @@ def test_a_posterior_learns_from_scans_of_one_side_and_the_simulators_other(tmp_
     assert f"--{own} DATA..." in command and f"--{simulated} simulated" in command and "--pool 8" in command
 
 
+def test_scenes_of_simulated_pairs_are_on_the_card_and_part_of_the_run(tmp_path):
+    out = tmp_path / "p.safetensors"
+    assert run("posterior", "simulated", "-o", out, *FEW, "--scenes", "hearts").exit_code == 0
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert card["training_data"] == "usdehaze.simulate, hearts (no patient data)"
+    assert "--scenes hearts" in card["training"]["command"]
+    done = run("posterior", "simulated", "-o", out, *FEW, "--steps", 5, "--scenes", "quiet-hearts", "--overwrite")
+    assert done.exit_code == 1 and "other settings" in done.output
+
+
+def test_the_mean_of_two_trainings_from_one_is_a_posterior_that_tells_of_both(tmp_path):
+    parent, *children = (tmp_path / f"{name}.safetensors" for name in ("parent", "hearts", "quiet-hearts", "odd"))
+    assert run("posterior", "-o", parent, *FEW).exit_code == 0
+    on = ("--steps", 3, "--batch", 2, *FEW[-4:])
+    for out in children[:2]:
+        assert run("posterior", "-o", out, "--from-prior", parent, "--scenes", out.stem, *on).exit_code == 0
+    assert run("posterior", "-o", children[2], *FEW, "--seed", 1).exit_code == 0
+    source = SimulatedFrames("posterior", (16, 16))
+    a, b, odd = map(LearnedPosterior.load, children)
+    mean = mean_of([a, b], source)
+    mean.save(tmp_path / "mean.safetensors")
+    weights = [p.network.state_dict() for p in (LearnedPosterior.load(tmp_path / "mean.safetensors"), a, b)]
+    assert all(torch.equal(m, (x + y) / 2) for m, x, y in zip(*(w.values() for w in weights), strict=True))
+    assert mean.card["training"]["steps"] == 6 and mean.card["training"]["command"].count("usdehaze train") == 2
+    assert mean.card["tissue_data"].count("no patient data") == 2 and mean.card["held_out"] != a.card["held_out"]
+    for wrong in ([], [a], [a, odd]):
+        with pytest.raises(UsdehazeError, match="trained on from one"):
+            mean_of(wrong, source)
+
+
 def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
     out = ("-o", tmp_path / "p.safetensors", *FEW)
     one = scan(tmp_path / "one.h5")
@@ -180,6 +212,8 @@ def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):
         (("posterior", "simulated", "--haze", one, *out), 2, "either simulated or from scans"),
         (("posterior", "--tissue", one, "--haze", "simulated", one, *out), 2, "either simulated or from scans"),
         (("posterior", "--tissue", one, "--haze", "simulated", "--images", "grey", *out), 2, "--images needs DATA"),
+        (("posterior", "--tissue", one, "--haze", one, *out, "--scenes", "hearts"), 2, "--scenes is for a posterior"),
+        (("haze", "simulated", *out, "--scenes", "hearts"), 2, "--scenes is for a posterior of simulated frames"),
         (("haze", "--haze", one, *out), 2, "--tissue and --haze are for a posterior"),
         (("haze", "--tissue", "simulated", "--haze", "simulated", *out), 2, "are for a posterior"),
         (("posterior", *out, "--network", "ncsnv2"), 2, "a parametrisation of its own"),

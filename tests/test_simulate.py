@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from usdehaze.simulate import simulate_cine, training_frames, training_pairs
+from usdehaze.simulate import SETUPS, simulate_cine, training_frames, training_pairs
 from usdehaze.simulate.anatomy import Hearts
 from usdehaze.simulate.draw import Draw
 from usdehaze.simulate.graphics import overlay
@@ -130,7 +132,7 @@ def test_leaves_cover_one_another_from_back_to_front():
 
 def test_one_scanner_sees_tissue_haze_and_their_sum_alike():
     draw = Draw(2, torch.Generator().manual_seed(6))
-    scanner = Scanner(draw, (128, 128), 60.0)
+    scanner = Scanner(draw, (128, 128), 60.0, (-0.25, 1.3))
     x = TissueScene(draw).still()[0][None]
     assert torch.equal(scanner.develop(x), scanner.develop(x + 0 * x))
     louder, silent = scanner.develop(2 * x), scanner.develop(0 * x)
@@ -154,6 +156,34 @@ def test_graphics_are_in_tissue_and_frame_and_not_in_haze():
     drawn = overlay(draw, scene.x, scene.z)
     share = (drawn > 0.2).float().mean((1, 2))
     assert 5 <= int((share > 0).sum()) <= 40 and float(share.max()) < 0.1
+
+
+def test_setups_of_the_default_hold_what_they_are_named_for():
+    hearts, quiet = (replace(SETUPS[name], by_eye=0.0, span=(1.0, 1.0)) for name in ("hearts", "quiet-hearts"))
+
+    def pairs(setup, **other):
+        return training_pairs(24, torch.Generator().manual_seed(3), 64, 64, setup=replace(setup, **other)).unbind(1)
+
+    (x, h, y), (quiet_x, quiet_h, _) = pairs(hearts), pairs(quiet)
+    deep = slice(48, None)  # where haze of the probe has faded, a receiver's noise has not
+    assert float(x[:, deep].mean()) > float(quiet_x[:, deep].mean()) + 0.02
+    assert float(quiet_h[:, deep].mean()) > float(h[:, deep].mean()) + 0.02
+    # The same scenes, shown over more of the dynamic range.
+    assert float(pairs(hearts, span=(1.7, 1.8))[2].mean()) > float(y.mean()) + 0.1
+
+
+def test_gain_by_eye_makes_some_of_most_frames_black_and_one_floor_for_all_three():
+    setup = SETUPS["hearts"]
+    before, after = (
+        training_pairs(32, torch.Generator().manual_seed(4), 64, 64, setup=replace(setup, by_eye=p)) for p in (0.0, 1.0)
+    )
+    black = [(pairs[:, 2] == 0).float().mean((1, 2)) for pairs in (before, after)]
+    assert float(black[1].max()) < max(0.5, float(black[0].max()) + 0.01)
+    assert float((black[1] >= black[0]).float().mean()) == 1 and float(black[1].mean()) > float(black[0].mean()) + 0.05
+    assert bool((after <= before + 1e-6).all())
+    for was, now in zip(before, after, strict=True):
+        if float((now[2] == 0).float().mean()) > 0:
+            assert float(was[now == 0].max()) <= float(was[now > 0].min()) + 1e-6  # a level parts them
 
 
 def test_haze_is_strongest_near_the_probe_on_average():

@@ -33,7 +33,7 @@ def evaluate(
 
     Args:
         shipped, trained: what is compared.
-        source: pairs that the trained one learned from, whose held-out ones count.
+        source: pairs whose held-out ones count.
         device: "cpu", "cuda" or "cuda:N".
         n: hearts, of one frame each; at least 2.
 

@@ -57,14 +57,18 @@ class Work:
     begin_with: Model | None = None
 
 
-def posterior_again(size: Size) -> Work:
-    """The learned posterior, on from the shipped weights."""
+def halves(size: Size) -> list[Work]:
+    """The two whose mean the learned posterior is, both on from the shipped weights."""
     parent, grid = LearnedPosterior.load(POSTERIOR), (size.grid, size.grid)
     config: Any = parent.network.config
     recipe = Recipe(
         POSTERIOR, "FastUNet", config, "posterior", grid, batch=size.batch, lr=5e-4, precision=size.precision
     )
-    return Work(POSTERIOR, 0.75, recipe, SimulatedFrames(POSTERIOR, grid, size.pool, size.refresh), parent)
+    work = []
+    for scenes, share in (("hearts", 0.4), ("quiet-hearts", 0.65)):
+        frames = SimulatedFrames(POSTERIOR, grid, size.pool, size.refresh, scenes=scenes)
+        work.append(Work(scenes, share, recipe, frames, parent))
+    return work
 
 
 def papers(size: Size) -> list[Work]:
