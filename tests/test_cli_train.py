@@ -19,12 +19,10 @@ from click.testing import CliRunner
 from PIL import Image
 
 from usdehaze.cli import main
-from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.errors import InputError
 from usdehaze.io.reading import Reading
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
-from usdehaze.training.data import SimulatedFrames
-from usdehaze.training.mean import mean_of
 from usdehaze.training.samples import draw_samples
 from usdehaze.training.scans import frames_of_scan, frames_of_scans
 
@@ -181,26 +179,6 @@ def test_scenes_of_simulated_pairs_are_on_the_card_and_part_of_the_run(tmp_path)
     assert "--scenes hearts" in card["training"]["command"]
     done = run("posterior", "simulated", "-o", out, *FEW, "--steps", 5, "--scenes", "quiet-hearts", "--overwrite")
     assert done.exit_code == 1 and "other settings" in done.output
-
-
-def test_the_mean_of_two_trainings_from_one_is_a_posterior_that_tells_of_both(tmp_path):
-    parent, *children = (tmp_path / f"{name}.safetensors" for name in ("parent", "hearts", "quiet-hearts", "odd"))
-    assert run("posterior", "-o", parent, *FEW).exit_code == 0
-    on = ("--steps", 3, "--batch", 2, *FEW[-4:])
-    for out in children[:2]:
-        assert run("posterior", "-o", out, "--from-prior", parent, "--scenes", out.stem, *on).exit_code == 0
-    assert run("posterior", "-o", children[2], *FEW, "--seed", 1).exit_code == 0
-    source = SimulatedFrames("posterior", (16, 16))
-    a, b, odd = map(LearnedPosterior.load, children)
-    mean = mean_of([a, b], source)
-    mean.save(tmp_path / "mean.safetensors")
-    weights = [p.network.state_dict() for p in (LearnedPosterior.load(tmp_path / "mean.safetensors"), a, b)]
-    assert all(torch.equal(m, (x + y) / 2) for m, x, y in zip(*(w.values() for w in weights), strict=True))
-    assert mean.card["training"]["steps"] == 6 and mean.card["training"]["command"].count("usdehaze train") == 2
-    assert mean.card["tissue_data"].count("no patient data") == 2 and mean.card["held_out"] != a.card["held_out"]
-    for wrong in ([], [a], [a, odd]):
-        with pytest.raises(UsdehazeError, match="trained on from one"):
-            mean_of(wrong, source)
 
 
 def test_a_posterior_needs_scans_of_both_or_of_none(tmp_path):

@@ -7,10 +7,11 @@ import pytest
 import torch
 from _gaussian_rows import GaussianRows
 
-from usdehaze.errors import InputError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
+from usdehaze.training.mean import mean_of
 from usdehaze.training.objective import posterior_errors
 from usdehaze.training.samples import split_samples
 from usdehaze.training.train import Recipe, train
@@ -79,6 +80,30 @@ def test_saved_posterior_comes_back_and_other_files_are_refused(tmp_path):
     path.with_suffix(".json").write_text(json.dumps(card | {"sha256": "0" * 64}))
     with pytest.raises(InputError, match="not a usable posterior"):
         LearnedPosterior.load(path)
+
+
+def test_the_mean_of_trainings_from_one_tells_of_all_of_them():
+    told = {"tissue_data": "t", "haze_data": "h", "fine_tuned_from": "p"}
+    parts = [tiny(), tiny()]
+    for i, part in enumerate(parts):
+        of_it = {"command": f"train {i}", "steps": 3 + i, "frames": 10, "hours": 0.1, "torch": "2"}
+        part.card |= {**told, "training_data": f"scenes {i}", "training": of_it}
+        for p in part.network.parameters():
+            torch.nn.init.normal_(p, std=0.1)
+    before = [{k: v.clone() for k, v in part.network.state_dict().items()} for part in parts]
+    mean = mean_of(parts, GaussianPairs())
+    for name, value in mean.network.state_dict().items():
+        torch.testing.assert_close(value, (before[0][name] + before[1][name]) / 2)
+        for part, was in zip(parts, before, strict=True):
+            assert torch.equal(part.network.state_dict()[name], was[name])
+    training = mean.card["training"]
+    assert (training["command"], training["steps"], training["frames"]) == ("the mean of: train 0; train 1", 7, 20)
+    assert (mean.card["training_data"], mean.card["tissue_data"]) == ("scenes 0; scenes 1", "t")
+    assert set(mean.card["held_out"]) == {"0.1", "0.3", "1", "4", "100"} and "held_out" not in parts[0].card
+    parts[1].card["fine_tuned_from"] = "another"
+    for wrong in ([], parts[:1], parts):
+        with pytest.raises(UsdehazeError, match="trained on from one"):
+            mean_of(wrong, GaussianPairs())
 
 
 MEAN_X, MEAN_N, STD_X, STD_N, NOISE = 0.5, 0.2, 0.15, 0.1, 0.05
