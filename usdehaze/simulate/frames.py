@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -18,8 +18,12 @@ from usdehaze.simulate.tissue import Habit, TissueScene, amplitude
 # What training frames are like: scanners are set so that there is something to see, walls have 2 to 16 mm at depths of
 # 12 to 16 cm, and around a heart there is lung more often than not.
 SEEN = Habit(wall=(0.015, 0.1), dark=0.65, dark_db=(-45.0, -10.0), cloudy_db=(0.0, 6.0), exposed=0.9)
-# The receiver's noise and echoes of blood are to be seen.
-NOISY = Habit(noise_db=(-22.0, 14.0), deeper_db=18.0, blood_db=(-25.0, 14.0))
+# Brighter hearts, whole walls; of the first the receiver's noise and blood may be seen.
+NOISY = Habit(
+    noise_db=(-22.0, 14.0), deeper_db=18.0, noise_grain=(0.7, 0.5), blood_db=(-25.0, 14.0), wall_db=(-38.0, -12.0),
+    even=0.0, broken=0.0, dropout_db=16.0, edge=(0.003, 0.025), uneven=0.9,
+)  # fmt: skip
+QUIET = replace(NOISY, noise_db=(-35.0, -5.0), deeper_db=9.0, blood_db=(-35.0, 0.0))
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,10 @@ class Setup:
     Attributes:
         habit: of hearts.
         cardiac, leaves: probabilities, as of a `TissueScene`.
-        plain: haze of the probe alone, as of a `HazeScene`; no graphics, and no fan is cut off.
+        plain: haze of the probe alone, its speckle like a Rayleigh envelope's; no graphics, and no fan is cut off.
         noise_as_haze: whether noise of a receiver lies in the haze.
         span: how much of the dynamic range scanners show, of it; above 1 speckle has less contrast.
-        gamma_log: logarithm of the power that makes grey levels of shares of it.
+        gamma_log, smoothing: of a `Scanner`.
         by_eye: probability that the gain is turned down until up to 45 % of the frame is black, whatever was there.
     """
 
@@ -43,19 +47,17 @@ class Setup:
     noise_as_haze: bool = False
     span: tuple[float, float] = (1.0, 1.0)
     gamma_log: tuple[float, float] = (-0.25, 1.3)
+    smoothing: bool = True
     by_eye: float = 0.0
 
 
 # By name. "hearts" keeps what is grey all over, "quiet-hearts" takes it off: the default is the mean of the two.
+_HEARTS = Setup(NOISY, cardiac=0.8, leaves=0.0, plain=True, gamma_log=(-0.25, 0.6), smoothing=False, by_eye=0.7)
 SETUPS: Final = {
     "wide": Setup(),
-    "hearts": Setup(
-        NOISY, cardiac=0.8, leaves=0.0, plain=True, span=(0.8, 1.8), gamma_log=(-0.25, 0.6), by_eye=0.7
-    ),
-    "quiet-hearts": Setup(
-        Habit(), cardiac=0.8, leaves=0.0, plain=True, noise_as_haze=True, gamma_log=(-0.25, 0.6), by_eye=0.7
-    ),
-}  # fmt: skip
+    "hearts": replace(_HEARTS, span=(0.8, 1.8)),
+    "quiet-hearts": replace(_HEARTS, habit=QUIET, noise_as_haze=True),
+}
 
 
 def training_frames(
@@ -113,12 +115,15 @@ class _Scene:
         self.tissue = TissueScene(draw, *shape, dynamic_range_db, setup.cardiac, setup.leaves, setup.habit)
         first = self.tissue.still()[0]
         self.tissue_looks = torch.stack([first, *(self.tissue.look(draw) for _ in range(LOOKS - 1))])
-        self.haze = HazeScene(draw, *shape, echo=self.tissue.power, plain=setup.plain)
+        if setup.plain:
+            self.haze = HazeScene(draw, *shape, level_db=(-42.0, -8.0), plain=True, lateral_px=(0.5, 4.0), uneven=0.0)
+        else:
+            self.haze = HazeScene(draw, *shape, echo=self.tissue.power)
         self.noise: Tensor | None = None
         if setup.noise_as_haze:
             noise_db = draw.uniform(*NOISY.noise_db) + draw.uniform(0, NOISY.deeper_db) * self.tissue.r
             self.noise = amplitude(noise_db - dynamic_range_db)
-        self.scanner = Scanner(draw, shape, dynamic_range_db, setup.gamma_log, setup.span)
+        self.scanner = Scanner(draw, shape, dynamic_range_db, setup.gamma_log, setup.span, setup.smoothing)
         self.graphics, self.shown = torch.zeros((), device=draw.device), torch.ones((), device=draw.device)
         if not setup.plain:
             x, z = self.tissue.x, self.tissue.z
@@ -133,7 +138,10 @@ class _Scene:
 
     def _haze(self) -> Tensor:
         haze = self.haze.still()
-        return haze if self.noise is None else haze + self.noise * self.draw.white(*self.haze.shape)
+        if self.noise is None:
+            return haze
+        grain = self.draw.white(*self.haze.shape)
+        return haze + self.noise * (grain if self.tissue.noise_spread is None else self.tissue.noise_spread(grain))
 
     def finish(self, looks: Tensor, graphics: bool) -> Tensor:
         """``(batch, depth, angle)`` in [0, 1] as the screen shows it."""

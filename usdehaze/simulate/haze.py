@@ -28,6 +28,8 @@ class HazeScene:
         echo: ``(batch, depth, angle)`` mean power of the tissue that reverberates and is seen by side lobes; None for
             haze of the probe alone.
         plain: only haze that is strongest near the probe, as hearts are measured under.
+        lateral_px: range of the deviation of its grain along the angle, pixels.
+        uneven: of what it scatters from: deviation of the logarithm of the strength, at most.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class HazeScene:
         level_db: tuple[float, float] = (-42.0, -12.0),
         echo: Tensor | None = None,
         plain: bool = False,
+        lateral_px: tuple[float, float] = (0.5, 6.0),
+        uneven: float = 1.8,
     ) -> None:
         self.draw, self.shape = draw, (n_depth, n_angle)
         self.r = torch.linspace(0, 1, n_depth, device=draw.device)[None, :, None]
@@ -52,8 +56,8 @@ class HazeScene:
         there = 1 - draw.chance(clear)
         streaks = draw.chance(0.6) * draw.uniform(0, 6) * draw.smooth(n_depth, n_angle, 48, 6)  # along an arc
         self.amplitude, self.fine = (power * there * 10 ** (streaks / 10)).sqrt(), (fine * there).sqrt()
-        self.point_spread = PointSpread(self.shape, draw.log_uniform(0.3, 1.6), draw.log_uniform(0.5, 6.0))
-        self.uneven = draw.uniform(0, 1.8)  # few strong scatterers among many weak ones, as in tissue
+        self.point_spread = PointSpread(self.shape, draw.log_uniform(0.3, 1.6), draw.log_uniform(*lateral_px))
+        self.uneven = draw.uniform(0, uneven)  # few strong scatterers among many weak ones, as in tissue
 
     def _near_probe(self, level_db: tuple[float, float]) -> Tensor:
         """Strongest near the probe, fading out at some depth that differs a little from beam to beam."""

@@ -22,6 +22,7 @@ class Scanner:
         dynamic_range_db: dB between full scale and floor.
         gamma_log: range of the logarithm of the grey curve's power.
         span: range of what is shown, as shares of the dynamic range.
+        smoothing: whether some compound looks, and some take contrast off speckle.
     """
 
     def __init__(
@@ -29,12 +30,13 @@ class Scanner:
         draw: Draw,
         shape: tuple[int, int],
         dynamic_range_db: float,
-        gamma_log: tuple[float, float],
+        gamma_log: tuple[float, float] = (-0.25, 1.3),
         span: tuple[float, float] = (1.0, 1.0),
+        smoothing: bool = True,
     ) -> None:
         self.dynamic_range_db = dynamic_range_db
         weights = torch.rand(LOOKS, draw.batch, 1, 1, generator=draw.generator, device=draw.device)
-        weights[1:] *= draw.chance(0.4)  # of the looks beyond the first
+        weights[1:] *= draw.chance(0.4 * smoothing)  # of the looks beyond the first
         self.weights = weights / weights.sum(0)
         self.mix = Blur(shape, draw.uniform(0.3, 0.8), draw.uniform(0.3, 1.3))
         self.mixed = draw.uniform(0, 1) * draw.chance(0.7)
@@ -44,7 +46,9 @@ class Scanner:
         self.smeared = torch.exp(-((r / draw.uniform(0.02, 0.2)) ** 2)) * draw.chance(0.8)
         self.smear = Blur(shape, torch.full_like(r[:, :1], 0.3), draw.uniform(2, 8))
         self.slow = Blur(shape, draw.uniform(1.5, 4), draw.uniform(1.5, 4))
-        self.reduced = draw.chance(0.5) * draw.uniform(0, 0.65)  # speckle keeps its grain and loses its contrast
+        self.reduced = draw.chance(0.5 * smoothing) * draw.uniform(
+            0, 0.65
+        )  # speckle keeps its grain and loses its contrast
         self.coarse = Blur(shape, draw.uniform(0.8, 1.6), draw.uniform(0.8, 1.6))
         self.sharpness = draw.chance(0.3) * draw.uniform(0, 0.8)
         self.reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)

@@ -37,7 +37,14 @@ class Habit:
         exposed: probability that somebody set the gain so that the brightest fiftieth comes out bright, -14 to 0 dB.
         noise_db: range of the level of the receiver's noise, dB re the floor.
         deeper_db: how much more of it there is at the far end, at most, dB.
+        noise_grain: its grain as shares of tissue's, depth and angle; None for white noise.
         blood_db: range of the level of blood, dB re the floor.
+        wall_db: range of the level of walls, dB re full scale.
+        even: probability that a scene is more or less even.
+        broken: probability that walls are in fragments, and again that stretches of them send next to nothing back.
+        dropout_db: at most, of walls along the beam.
+        edge: range of the width of an edge, in units of the imaging depth.
+        uneven: of scatterers: deviation of the logarithm of their strength, at most.
     """
 
     wall: tuple[float, float] = (0.008, 0.085)
@@ -47,7 +54,14 @@ class Habit:
     exposed: float = 0.0
     noise_db: tuple[float, float] = (-35.0, -5.0)
     deeper_db: float = 9.0
+    noise_grain: tuple[float, float] | None = None
     blood_db: tuple[float, float] = (-35.0, 0.0)
+    wall_db: tuple[float, float] = (-44.0, -12.0)
+    even: float = 0.35
+    broken: float = 0.5
+    dropout_db: float = 22.0
+    edge: tuple[float, float] = (0.003, 0.05)
+    uneven: float = 1.3
 
 
 HEARTS = Habit()
@@ -95,9 +109,9 @@ class TissueScene:
         self.hearts, self.blobs = Hearts.random(draw, habit.wall), random_blobs(draw, 6)
         self.leaves = Leaves.random(draw, floor)
         # Levels in dB re full scale. Speckle scatters about them with the 5.6 dB of a Rayleigh envelope.
-        self.wall_db = draw.uniform(-44, -12)
+        self.wall_db = draw.uniform(*habit.wall_db)
         around = torch.where(draw.chance(habit.dark) > 0, draw.uniform(*habit.dark_db), draw.uniform(-12, 4))
-        varied = 1 - draw.chance(0.35) * draw.uniform(0.5, 1)  # a third of the scenes is more or less even
+        varied = 1 - draw.chance(habit.even) * draw.uniform(0.5, 1)
         cloudy = draw.uniform(*habit.cloudy_db) * draw.smooth(n_depth, n_angle, 4, 4)
         self.around_db = self.wall_db + around + varied * cloudy
         self.cavity_db = torch.minimum(self.wall_db - draw.uniform(18, 45), floor + draw.uniform(*habit.blood_db))
@@ -111,12 +125,12 @@ class TissueScene:
         self.wall_db = (
             self.wall_db
             + draw.uniform(0, 9) * draw.smooth(n_depth, n_angle, 6, 6)
-            + draw.chance(0.5) * draw.uniform(0, 9) * draw.smooth(n_depth, n_angle, 18, 14)
+            + draw.chance(habit.broken) * draw.uniform(0, 9) * draw.smooth(n_depth, n_angle, 18, 14)
         )
         lost = torch.sigmoid(4 * (draw.smooth(n_depth, n_angle, 5, 5) - draw.uniform(0.6, 2.0)))
-        self.wall_db = self.wall_db - draw.chance(0.5) * draw.uniform(5, 30) * lost
-        self.dropout_db = draw.uniform(0, 22)
-        self.edge = draw.log_uniform(0.003, 0.05)
+        self.wall_db = self.wall_db - draw.chance(habit.broken) * draw.uniform(5, 30) * lost
+        self.dropout_db = draw.uniform(0, habit.dropout_db)
+        self.edge = draw.log_uniform(*habit.edge)
         self.effusion_width = draw.uniform(0.01, 0.05) * draw.chance(0.06)
         walls = torch.ones(4, device=draw.device)
         walls[1:] = 0.5
@@ -151,9 +165,13 @@ class TissueScene:
         self.noise_db = floor + draw.uniform(*habit.noise_db) + draw.uniform(0, habit.deeper_db) * self.r
         # Few strong scatterers among many weak ones: brighter grains than a Rayleigh envelope has.
         normal = torch.randn(draw.batch, n_depth, n_angle, generator=draw.generator, device=draw.device)
-        uneven = draw.uniform(0, 1.3) * normal
+        uneven = draw.uniform(0, habit.uneven) * normal
         self.scatterers = draw.white(n_depth, n_angle) * torch.exp(uneven - uneven.square().mean((1, 2), keepdim=True))
         self.electronics = draw.white(n_depth, n_angle)
+        self.noise_spread: PointSpread | None = None
+        if habit.noise_grain is not None:
+            axial, lateral = habit.noise_grain
+            self.noise_spread = PointSpread(self.shape, axial * axial_px, lateral * lateral_px)
         self.exposure_db = torch.zeros(draw.batch, 1, 1, device=draw.device)
         if habit.exposed > 0:
             bright = draw.uniform(-14, 0)
@@ -232,7 +250,8 @@ class TissueScene:
         return labels
 
     def _echo(self, scatterers: Tensor, electronics: Tensor) -> Tensor:
-        return self.point_spread(self.power.sqrt() * scatterers) + amplitude(self.noise_db) * electronics
+        noise = electronics if self.noise_spread is None else self.noise_spread(electronics)
+        return self.point_spread(self.power.sqrt() * scatterers) + amplitude(self.noise_db) * noise
 
     def look(self, draw: Draw) -> Tensor:
         """I/Q of what was evaluated last, as another angle or frequency shows it: speckle of its own."""
