@@ -30,7 +30,7 @@ LEAST_STRETCH = 0.005  # pixels that are nearer to squares are shown as they are
 LONGEST = 4096  # pixels of a side of a stretched picture: three beside each other fit into a film
 CAPTION_HEIGHT, GAP = 20, 4
 DEFAULT_FRAME_TIME_S = 0.05
-_CAPTIONS = ("input", "tissue", "haze")
+CAPTIONS = ("input", "tissue", "haze")
 
 
 def check_kind(kind: str) -> None:
@@ -119,13 +119,13 @@ def write_preview(
         writer.append(result)
 
 
-def side_by_side(panels: list[np.ndarray], captions: tuple[str, ...] = _CAPTIONS) -> np.ndarray:
-    """Panels ``(H, W)`` uint8 in a row under their captions: uint8, both sides even (as video wants them)."""
+def side_by_side(panels: list[np.ndarray]) -> np.ndarray:
+    """Input, tissue and haze ``(H, W)`` uint8 in a row under captions: uint8, both sides even (as video wants them)."""
     height, width = panels[0].shape
     full_width = len(panels) * width + (len(panels) - 1) * GAP
     canvas = Image.new("L", (full_width + full_width % 2, CAPTION_HEIGHT + height + height % 2))
     draw = ImageDraw.Draw(canvas)
-    for index, (panel, caption) in enumerate(zip(panels, captions, strict=True)):
+    for index, (panel, caption) in enumerate(zip(panels, CAPTIONS, strict=True)):
         left = index * (width + GAP)
         canvas.paste(Image.fromarray(panel), (left, CAPTION_HEIGHT))
         draw.text((left + 4, 3), caption, fill=255, font=ImageFont.load_default(size=12))

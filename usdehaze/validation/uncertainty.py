@@ -17,6 +17,7 @@ from usdehaze.validation.speckle import bounding_box, correlation_lags, design_e
 
 N_DEALS = 200  # random deals of the pixels for the bias of gCNR
 N_RESAMPLES = 1000  # of the block bootstrap
+N_CLUSTER_RESAMPLES = 2000  # of that of whole clusters
 MAX_BLOCKS = 400  # a region; larger blocks rather than more of them
 MIN_BLOCKS_A_SIDE = 3
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
@@ -185,9 +186,7 @@ def _interval(values: np.ndarray) -> list[float]:
     return [float(low), float(high)]
 
 
-def bootstrap_ci95(
-    values: ArrayLike, clusters: ArrayLike, seed: int = 0, n_resamples: int = 2000
-) -> tuple[float, float] | None:
+def bootstrap_ci95(values: ArrayLike, clusters: ArrayLike, seed: int = 0) -> tuple[float, float] | None:
     """95 % percentile interval of a mean, by resampling whole clusters with replacement.
 
     Frames of one cine resemble each other, so they are drawn together: a resample takes as many clusters as there
@@ -198,7 +197,6 @@ def bootstrap_ci95(
         values: ``(N,)`` one figure a frame; non-finite ones are left out.
         clusters: ``(N,)`` label of the cluster each value belongs to.
         seed: of the resampling; the same seed gives the same interval.
-        n_resamples: number of resamples.
     """
     values, clusters = np.asarray(values, dtype=np.float64), np.asarray(clusters)
     keep = np.isfinite(values)
@@ -207,8 +205,8 @@ def bootstrap_ci95(
         return None
     total = np.bincount(index, weights=values[keep])
     count = np.bincount(index)
-    rng, means = np.random.default_rng(seed), np.empty(n_resamples)
-    for part in blocks(n_resamples, max(1, DRAWN_AT_ONCE // names.size)):  # the draws are those of one array of all
+    rng, means = np.random.default_rng(seed), np.empty(N_CLUSTER_RESAMPLES)
+    for part in blocks(N_CLUSTER_RESAMPLES, max(1, DRAWN_AT_ONCE // names.size)):  # drawn as if all at once
         drawn = rng.integers(names.size, size=(part.stop - part.start, names.size))
         means[part] = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
     low, high = _interval(means)

@@ -14,7 +14,6 @@ from pydicom.uid import (
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
-    MediaStorageDirectoryStorage,
 )
 
 from usdehaze.errors import InputError
@@ -92,15 +91,6 @@ def open_header(path: str | os.PathLike[str]) -> Header:
             raise InputError(path, f"cannot be read ({error.strerror})") from None
         # pydicom's own words may quote what it stumbled over
         raise unreadable(path, type(error).__name__) from None
-
-
-def is_image(path: str | os.PathLike[str]) -> bool:
-    """False for a DICOMDIR, the table of contents of a medium."""
-    try:
-        with quiet():
-            return read_meta(path).get("MediaStorageSOPClassUID") != MediaStorageDirectoryStorage
-    except Exception:
-        return True
 
 
 def unreadable(path: object, reason: str) -> InputError:
