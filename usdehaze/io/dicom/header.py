@@ -93,6 +93,17 @@ def open_header(path: str | os.PathLike[str]) -> Header:
         raise unreadable(path, type(error).__name__) from None
 
 
+def image_attributes(path: str | os.PathLike[str]) -> Dataset:
+    """The attributes of the ultrasound image in a file, without the pixel data.
+
+    Raises:
+        InputError: see `open_header`.
+    """
+    header = open_header(path)
+    header.file.close()
+    return header.attributes
+
+
 def unreadable(path: object, reason: str) -> InputError:
     return InputError(path, f"cannot be read as DICOM ({reason})", advice="the file may be cut off or damaged")
 
