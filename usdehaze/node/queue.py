@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.io.atomic import sync
 
 try:
     import fcntl
@@ -58,12 +59,11 @@ class Received:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A derived image that waits to be sent: its number, that of its object, its file, and where to."""
+    """A derived image that waits to be sent: its number, that of its object, and its file."""
 
     number: int
     object: int
     path: Path
-    destination: str
     tries: int
 
 
@@ -177,7 +177,7 @@ class Queue:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        _sync(target.parent)
+        sync(target.parent)
 
     def _file(self, number: int) -> Path:
         return self.incoming / f"{number:09d}.dcm"
@@ -197,10 +197,9 @@ class Queue:
     def made(self, number: int, files: Iterable[tuple[Path, str]], destinations: Iterable[str]) -> None:
         """Notes what was made from an object: files with their UIDs, to be sent to each of the destinations."""
         for path, _ in (files := list(files)):
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-            _sync(path.parent)
-        _sync(self.outgoing)
+            sync(path)
+            sync(path.parent)
+        sync(self.outgoing)
         with self._change() as db:
             db.execute("UPDATE objects SET state = 'sending', reason = '' WHERE id = ?", (number,))
             for path, uid in files:
@@ -227,7 +226,7 @@ class Queue:
                 "WHERE state = 'waiting' AND destination = ? AND due <= ? ORDER BY id LIMIT 1",
                 (destination, time.time()),
             ).fetchone()
-        return None if row is None else Delivery(row[0], row[1], self.folder / row[2], destination, row[3])
+        return None if row is None else Delivery(row[0], row[1], self.folder / row[2], row[3])
 
     def sent(self, delivery: Delivery) -> None:
         """Notes a delivery; with an object's last one its files go."""
@@ -320,14 +319,3 @@ def free_bytes(folder: Path) -> int:
 
 def _due(tries: int) -> float:
     return time.time() + min(FIRST_WAIT_S * 2**tries, LONGEST_WAIT_S)
-
-
-def _sync(folder: Path) -> None:
-    """Makes names in a folder safe on disk."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
