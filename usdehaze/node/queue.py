@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.atomic import sync
@@ -77,6 +78,8 @@ class Queue:
     Raises:
         InputError: the folder cannot be used, or a node works it off already.
     """
+
+    _held: TextIO | None = None
 
     def __init__(self, folder: Path, exclusive: bool = True) -> None:
         self.folder, self.incoming, self.outgoing = folder, folder / "in", folder / "out"
@@ -301,8 +304,8 @@ class Queue:
         """Lets go of the folder."""
         with self._lock:
             self._db.close()
-        if held := getattr(self, "_held", None):
-            held.close()
+        if self._held is not None:
+            self._held.close()
 
 
 def free_bytes(folder: Path) -> int:
