@@ -9,6 +9,7 @@ from torch import Tensor
 
 from usdehaze.diffusion.denoiser import Gaussian, Problem
 from usdehaze.diffusion.observation import Additive, Blend, GaussianNoise, LinearOperator, Observation
+from usdehaze.diffusion.sde import SDE, times
 
 D, M = 5, 3  # unknowns of tissue, and of a frame seen through a 3 x 5 matrix
 STD = 0.3
@@ -100,3 +101,14 @@ def normal(seed: int, copies: int, size: int):
     """A source of noise."""
     g = torch.Generator().manual_seed(seed)
     return lambda: torch.randn(copies, size, generator=g, dtype=torch.float64)
+
+
+def log_sigmas(steps: int, sigma_min: float, sigma_max: float) -> list[float]:
+    """Noise levels evenly spaced in ``log sigma``, from sigma_max to sigma_min, then 0."""
+    ratio = sigma_min / sigma_max
+    return [sigma_max * ratio ** (i / (steps - 1)) for i in range(steps)] + [0.0]
+
+
+def sde_sigmas(sde: SDE, steps: int) -> list[float]:
+    """Noise levels ``beta_t / alpha_t`` of a diffusion on the even grid of `times`; the last one is 0."""
+    return [sde.beta(t) / sde.alpha(t) for t in times(steps)]

@@ -4,6 +4,8 @@ import numpy as np
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector, Source
 from usdehaze.io import write_result
+from usdehaze.io.scan import CineScan
+from usdehaze.preview import PreviewWriter
 from usdehaze.result import Result
 
 SECTOR = Cartesian((2e-4, 3e-4), (0.0, 0.0), Sector(24.0, -2.0, 1.0, 40.0, -0.6, 0.6, 2 / 3), "file")
@@ -55,3 +57,9 @@ def make_result(
     result = Result(cine, tissue.astype(np.float32), haze.astype(np.float32), std, {**SETTINGS, **(settings or {})})
     write_result(path, result)
     return result
+
+
+def write_preview(path, result, kind="png", **look):
+    """Draws a preview of a result that is in memory."""
+    with PreviewWriter(path, CineScan(result.cine), kind, **look) as writer:
+        writer.append(result)

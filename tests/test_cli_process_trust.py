@@ -14,7 +14,6 @@ from usdehaze.cli import main
 from usdehaze.io import read_result
 from usdehaze.io.atomic import PartFile
 
-SRC = os.path.dirname(__file__)
 KILLS = """
 import contextlib, io, json, os, random, signal, sys, time
 import torch

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from _gaussians import sde_sigmas
 from _tiny_priors import write_tiny_priors
 
 from usdehaze.cine import Cartesian, Cine, Sector, Source
 from usdehaze.dehazing.dehazer import Dehazer
 from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
-from usdehaze.diffusion.sde import PaperVE, sde_sigmas
+from usdehaze.diffusion.sde import PaperVE
 from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import sector_mask
 from usdehaze.priors.ncsnv2 import NCSNv2

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 import torch
-from _gaussians import cases, check_moments, normal
+from _gaussians import cases, check_moments, log_sigmas, normal
 
 from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Posterior
 from usdehaze.diffusion.guidance import PiGDM, Proximal
-from usdehaze.diffusion.sde import VE, VP, PaperVE, SubVP, karras_sigmas, log_sigmas, times
+from usdehaze.diffusion.sde import VE, VP, PaperVE, SubVP, karras_sigmas, times
 
 pytestmark = pytest.mark.slow  # for their number, not for any one
 COPIES, FIRST = 2000, 80.0

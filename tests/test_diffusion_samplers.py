@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _gaussians import cases, normal
+from _gaussians import cases, normal, sde_sigmas
 
 from usdehaze.dehazing.chain import sample
 from usdehaze.dehazing.registry import SAMPLERS
@@ -14,7 +14,7 @@ from usdehaze.diffusion import samplers
 from usdehaze.diffusion.denoiser import Gaussian, Posterior, Problem
 from usdehaze.diffusion.guidance import DPS, PiGDM, Projection, Proximal, SharedNoise
 from usdehaze.diffusion.observation import Additive, GaussianNoise
-from usdehaze.diffusion.sde import PaperVE, karras_sigmas, sde_sigmas
+from usdehaze.diffusion.sde import PaperVE, karras_sigmas
 from usdehaze.diffusion.streams import Streams
 from usdehaze.errors import UsdehazeError
 

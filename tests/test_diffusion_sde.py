@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from usdehaze.diffusion.denoiser import Gaussian, score
-from usdehaze.diffusion.sde import VE, VP, PaperVE, SubVP, karras_sigmas, log_sigmas, sde_sigmas, times
+from usdehaze.diffusion.sde import VE, VP, PaperVE, SubVP, karras_sigmas, times
 
 ALL = [PaperVE(), VE(), VP(), SubVP()]
 
@@ -51,15 +51,6 @@ def test_karras_noise_levels_are_even_in_the_root_and_end_in_0():
     assert sigmas[0] == pytest.approx(4.0) and sigmas[-2:] == [pytest.approx(0.01), 0.0]
     assert [b - a for a, b in pairwise(roots)] == pytest.approx([(0.01**0.2 - 4.0**0.2) / 4] * 4)
     assert karras_sigmas(1, 0.01, 4.0) == [4.0, 0.0]
-
-
-def test_log_linear_noise_levels_fall_by_one_factor():
-    sigmas = log_sigmas(4, 0.01, 10.0)
-    assert sigmas == [pytest.approx(10.0), pytest.approx(1.0), pytest.approx(0.1), pytest.approx(0.01), 0.0]
-
-
-def test_noise_levels_of_a_diffusion_are_deviation_over_mean():
-    assert sde_sigmas(VP(), 2)[0] == pytest.approx(math.sqrt(math.exp(10.05) - 1))
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.7), (0.3, 0.9)])

@@ -9,6 +9,7 @@ from dataclasses import replace
 import h5py
 import numpy as np
 import pytest
+from _results import write_preview
 from _scans import fan_frames, write
 from _tiny_priors import write_tiny_priors
 
@@ -21,7 +22,7 @@ from usdehaze.io.hdf5.layouts.blocks import BlockReader
 from usdehaze.io.scan import CineScan
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.io.zea import ZeaWriter, coordinates_of
-from usdehaze.preview import PreviewWriter, write_preview
+from usdehaze.preview import PreviewWriter
 from usdehaze.result import Result
 
 

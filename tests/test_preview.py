@@ -3,11 +3,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _results import write_preview
 from PIL import Image
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.preview import CAPTION_HEIGHT, GAP, as_seen, frame_time_s, scan_convert, side_by_side, write_preview
+from usdehaze.preview import CAPTION_HEIGHT, GAP, as_seen, frame_time_s, scan_convert, side_by_side
 from usdehaze.result import Result
 
 HEIGHT, WIDTH = 40, 31
@@ -34,12 +35,6 @@ def test_a_png_shows_the_middle_frame_of_input_tissue_and_haze_as_it_is(tmp_path
     shown, tissue, haze = panels_of(np.asarray(Image.open(tmp_path / "p.png")))
     assert np.all(shown[:1] == 255) and np.all(shown[1:] == 128)  # one bright row: frame 1; -30 of 60 dB is mid-grey
     assert np.all(tissue == 0) and np.all(haze == 255)
-
-
-def test_a_png_shows_the_frame_that_was_asked_for(tmp_path):
-    write_preview(tmp_path / "p.png", a_result(3), frame=2)
-    shown, _, _ = panels_of(np.asarray(Image.open(tmp_path / "p.png")))
-    assert np.all(shown[:2] == 255) and np.all(shown[2:] == 128)
 
 
 def test_captions_stay_above_the_panels():
@@ -174,10 +169,3 @@ def test_times_in_whole_ms_and_with_a_pause_are_shown_at_their_rate():
     times[150:] += 5
     assert frame_time_s(times) == pytest.approx(1 / 30, rel=1e-4)
     assert frame_time_s(np.array([0, 0.01, 0.1])) == pytest.approx(0.05)  # nothing is usual
-
-
-@pytest.mark.parametrize("frame", [-1, 3])
-def test_a_frame_that_there_is_not_is_refused_and_leaves_no_file(tmp_path, frame):
-    with pytest.raises(InputError, match=f"a preview of frame {frame}; expected 0 to 2"):
-        write_preview(tmp_path / "p.png", a_result(3), frame=frame)
-    assert list(tmp_path.iterdir()) == []

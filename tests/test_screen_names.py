@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from _dicom import region, write_dicom
 from _dicom_results import lowered
+from _results import write_preview
 from _scans import fan_frames
 from click.testing import CliRunner
 from PIL import Image
@@ -13,7 +14,7 @@ from usdehaze.cli import main
 from usdehaze.geometry import image_mask
 from usdehaze.io import write_result
 from usdehaze.io.dicom import DicomWriter, open_dicom
-from usdehaze.preview import CAPTION_HEIGHT, write_preview
+from usdehaze.preview import CAPTION_HEIGHT
 from usdehaze.review import build_review
 
 NAME = np.random.default_rng(4).integers(0, 2, (8, 70), dtype=np.uint8) * 255

@@ -52,6 +52,19 @@ class Polar:
     depths_m: np.ndarray
     angles_rad: np.ndarray
 
+    @property
+    def row_per_column(self) -> float:
+        """1: of m and rad there is no ratio."""
+        return 1.0
+
+    def check(self) -> None:
+        """Raises a ValueError for axes that do not increase, and for angles of more than a full turn."""
+        for axis in (self.depths_m, self.angles_rad):
+            if np.ndim(axis) != 1 or not _are_numbers(axis) or np.any(np.diff(np.asarray(axis, float)) <= 0):
+                raise ValueError("polar geometry: depths and angles must increase")
+        if np.ptp(self.angles_rad) > 2 * math.pi + 1e-6:
+            raise ValueError("polar geometry: angles are in rad, and span no more than a full turn")
+
 
 @dataclass(frozen=True)
 class Cartesian:
@@ -78,8 +91,27 @@ class Cartesian:
             return self.spacing_m[0] / self.spacing_m[1]
         return 1.0 if self.sector is None else abs(self.sector.aspect)
 
+    def check(self) -> None:
+        """Raises a ValueError for a spacing that is not two positive numbers."""
+        pitch = self.spacing_m
+        if pitch is not None and (np.shape(pitch) != (2,) or not _are_numbers(pitch) or min(pitch) <= 0):
+            raise ValueError(f"pixel spacing must be two positive numbers of m, row and column, found {pitch}")
+
 
 Geometry = Polar | Cartesian
+
+
+def positions_m(geometry: Geometry, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray] | None:
+    """x (lateral) and z (depth) of every pixel centre of frames of a shape, each ``(H, W)`` m; None where the pixel
+    spacing is not known. The apex of a polar geometry lies at 0."""
+    if isinstance(geometry, Polar):
+        depth, angle = np.meshgrid(geometry.depths_m, geometry.angles_rad, indexing="ij")
+        return depth * np.sin(angle), depth * np.cos(angle)
+    if geometry.spacing_m is None:
+        return None
+    axes = (o + s * np.arange(n) for o, s, n in zip(geometry.origin_m, geometry.spacing_m, shape, strict=True))
+    z_m, x_m = np.meshgrid(*axes, indexing="ij")
+    return x_m, z_m
 
 
 @dataclass(frozen=True)
@@ -155,18 +187,11 @@ class Cine:
             raise ValueError("frame times must be finite numbers of seconds")
         if not isinstance(self.geometry, Geometry):
             raise ValueError(f"geometry must be Polar or Cartesian, found {type(self.geometry).__name__}")
-        if isinstance(self.geometry, Cartesian) and self.geometry.spacing_m is not None:
-            pitch = self.geometry.spacing_m
-            if np.shape(pitch) != (2,) or not _are_numbers(pitch) or min(pitch) <= 0:
-                raise ValueError(f"pixel spacing must be two positive numbers of m, row and column, found {pitch}")
         if isinstance(self.geometry, Polar):
-            axes = [np.asarray(axis, float) for axis in (self.geometry.depths_m, self.geometry.angles_rad)]
+            axes = self.geometry.depths_m, self.geometry.angles_rad
             if tuple(map(np.shape, axes)) != (f.shape[1:2], f.shape[2:]):
                 raise ValueError(f"polar geometry does not fit frames of shape {f.shape}")
-            if not all(np.isfinite(axis).all() and (np.diff(axis) > 0).all() for axis in axes):
-                raise ValueError("polar geometry: depths and angles must increase")
-            if np.ptp(axes[1]) > 2 * math.pi + 1e-6:
-                raise ValueError("polar geometry: angles are in rad, and span no more than a full turn")
+        self.geometry.check()
 
     def __repr__(self) -> str:
         n, height, width = self.frames.shape

@@ -15,11 +15,11 @@ from PIL import Image, ImageDraw, ImageFont
 from usdehaze.choices import PREVIEW_KINDS, PreviewKind
 from usdehaze.cine import Geometry, Polar
 from usdehaze.decibels import db_to_grey
-from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.errors import UsdehazeError
 from usdehaze.geometry import blank_screen
 from usdehaze.io.film import Film, Gif, Mp4, Png
 from usdehaze.io.runs import mark
-from usdehaze.io.scan import CineScan, Scan
+from usdehaze.io.scan import Scan
 from usdehaze.io.sink import Sink
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LEAST_STRETCH = 0.005  # pixels that are nearer to squares are shown as they are
 LONGEST = 4096  # pixels of a side of a stretched picture: three beside each other fit into a film
 CAPTION_HEIGHT, GAP = 20, 4
 DEFAULT_FRAME_TIME_S = 0.05
-_CAPTIONS = ("input", "tissue", "haze")
+CAPTIONS = ("input", "tissue", "haze")
 
 
 def check_kind(kind: str) -> None:
@@ -58,13 +58,12 @@ class PreviewWriter(Sink):
     Args:
         path: the image or film to write.
         scan: what the frames come from; they are shown as `as_seen`.
-        kind: "png", "gif" or "mp4".
-        frame: which frame a PNG shows; the middle one by default.
+        kind: "png", of the middle frame, "gif" or "mp4".
         overwrite: replace a file that exists.
         with_screen: show what the screen has around the images, names perhaps; it is black by default.
 
     Raises:
-        UsdehazeError: the file exists or cannot be written, there is no such frame, or MP4 cannot be made here.
+        UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
     """
 
     def __init__(
@@ -72,24 +71,21 @@ class PreviewWriter(Sink):
         path: str | os.PathLike[str],
         scan: Scan,
         kind: PreviewKind = "png",
-        frame: int | None = None,
         overwrite: bool = False,
         with_screen: bool = False,
     ) -> None:
         super().__init__(path, scan, overwrite)
         check_kind(kind)
-        if frame is not None and not 0 <= frame < scan.n_frames:
-            raise InputError(path, f"a preview of frame {frame}", f"0 to {scan.n_frames - 1}")
         self.kind: PreviewKind = kind
         self.with_screen = with_screen
         self.shown_s = frame_time_s(scan.frame_times_s)
-        self.frame = scan.n_frames // 2 if frame is None else frame
         self._film: Film | None = None
 
     def _append(self, result: Result) -> None:
         indices = range(len(result.tissue))
         if self.kind == "png":
-            indices = indices[max(0, self.frame - self.n_done) :][: self.frame >= self.n_done]
+            middle = self.scan.n_frames // 2 - self.n_done
+            indices = indices[max(0, middle) :][: middle >= 0]
         for index in indices:
             picture = picture_of(result, index, self.with_screen)
             if self._film is None:
@@ -102,30 +98,13 @@ class PreviewWriter(Sink):
             self._film.close()
 
 
-def write_preview(
-    path: str | os.PathLike[str],
-    result: Result,
-    kind: PreviewKind = "png",
-    frame: int | None = None,
-    overwrite: bool = False,
-    with_screen: bool = False,
-) -> None:
-    """Draws a preview of a result that is in memory: see `PreviewWriter`.
-
-    Raises:
-        UsdehazeError: the file exists or cannot be written, or MP4 cannot be made here.
-    """
-    with PreviewWriter(path, CineScan(result.cine), kind, frame, overwrite, with_screen) as writer:
-        writer.append(result)
-
-
-def side_by_side(panels: list[np.ndarray], captions: tuple[str, ...] = _CAPTIONS) -> np.ndarray:
-    """Panels ``(H, W)`` uint8 in a row under their captions: uint8, both sides even (as video wants them)."""
+def side_by_side(panels: list[np.ndarray]) -> np.ndarray:
+    """Input, tissue and haze ``(H, W)`` uint8 in a row under captions: uint8, both sides even (as video wants them)."""
     height, width = panels[0].shape
     full_width = len(panels) * width + (len(panels) - 1) * GAP
     canvas = Image.new("L", (full_width + full_width % 2, CAPTION_HEIGHT + height + height % 2))
     draw = ImageDraw.Draw(canvas)
-    for index, (panel, caption) in enumerate(zip(panels, captions, strict=True)):
+    for index, (panel, caption) in enumerate(zip(panels, CAPTIONS, strict=True)):
         left = index * (width + GAP)
         canvas.paste(Image.fromarray(panel), (left, CAPTION_HEIGHT))
         draw.text((left + 4, 3), caption, fill=255, font=ImageFont.load_default(size=12))
@@ -155,6 +134,11 @@ def scan_convert(frame: np.ndarray, geometry: Polar, height: int = PANEL_HEIGHT)
     picture = map_coordinates(frame.astype(np.float64), [row, column], order=1, mode="constant", cval=0.0)
     picture[(row < 0) | (column < 0)] = 0
     return np.rint(picture).astype(np.uint8)
+
+
+def as_scanned(frame: np.ndarray, geometry: Geometry) -> np.ndarray:
+    """A frame ``(H, W)`` uint8 as a scanner shows it: a polar one as a fan, any other as it is."""
+    return scan_convert(frame, geometry) if isinstance(geometry, Polar) else frame
 
 
 def as_seen(frame: np.ndarray, geometry: Geometry) -> np.ndarray:

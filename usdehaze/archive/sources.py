@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from usdehaze.archive.store import Found, Store, is_remote
@@ -84,7 +84,7 @@ def list_sources(names: Iterable[str], scans: Mapping[str, Sequence[Path]] | Non
         other = writers.setdefault((source.folder, stems[uri]), uri)
         if other != uri:
             raise UsdehazeError(f"{uri} and {other} would write one file; give each a --out of its own")
-        sources.append(Source(uri, source.size, source.stamp, source.folder, stems[uri], source.images))
+        sources.append(replace(source, stem=stems[uri]))
     return sources
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import common_options, console_of
+from usdehaze.cli.options import PATH
 
 
 @click.command()
 @click.argument("posterior", metavar="POSTERIOR")
-@click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="MODEL.onnx", help="The file to write."
-)
+@click.option("-o", "--out", required=True, type=PATH, metavar="MODEL.onnx", help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @common_options
 @click.pass_context

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import Console, common_options, console_of
-from usdehaze.cli.options import SEED, Number, check_model, model_options, reading_options, take_reading
+from usdehaze.cli.options import (
+    PATH,
+    Number,
+    check_model,
+    model_options,
+    reading_options,
+    removal_options,
+    take_reading,
+)
 from usdehaze.notes import in_full
 from usdehaze.stopping import ending
 
@@ -32,7 +40,7 @@ STATUS_S = 1.0
     "--out",
     "outs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Write a result, NAME.dehazed.h5, or a film of input, tissue and haze, NAME.mp4; in the end.",
 )
@@ -49,9 +57,7 @@ STATUS_S = 1.0
 @click.option("--seconds", type=Number(0.001, 1e7), metavar="S", help="End after so long; else on Ctrl-C or SIGTERM.")
 @click.option("--status", is_flag=True, help="Print rate and latency every second.")
 @model_options
-@click.option("--caution", type=Number(0, 1), help="As of process; the preset's by default.")
-@click.option("--strength", type=Number(0, 1), default=1.0, show_default=True, help="As of process.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
+@removal_options
 @reading_options
 @click.option("--with-screen", is_flag=True, help="Page and film: show the screen around the images, names and all.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")

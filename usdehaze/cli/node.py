@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, Console, common_options, console_of
-from usdehaze.cli.options import SEED, Number, check_model, model_options
+from usdehaze.cli.options import Number, check_model, model_options, removal_options
 from usdehaze.cli.plan import plan_jobs
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ spool_option = click.option(
 @click.option("--send-tls", is_flag=True, help="TLS for --send-to, too.")
 @click.option("--save-haze", is_flag=True, help="Send the haze as well, a series of its own.")
 @model_options
-@click.option("--caution", type=Number(0, 1), help="As of process; the preset's by default.")
-@click.option("--strength", type=Number(0, 1), default=1.0, show_default=True, help="As of process.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams.")
+@removal_options
 @common_options
 @click.pass_context
 def node(ctx: click.Context, **options: Any) -> None:

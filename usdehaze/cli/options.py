@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from usdehaze.io.reading import Reading
 
 MAX_CONFIG_BYTES = 2**16
+PATH = click.Path(path_type=Path)
 SEED = click.IntRange(0, 2**63 - 1)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -176,6 +178,16 @@ def sampling_options(command: _Command) -> _Command:
             "--batch-size", type=BatchSize(), default="auto", show_default=True, metavar="N|auto", help="Frames."
         ),
         click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of frames; all by default."),
+    )
+    return _with_options(command, options)
+
+
+def removal_options(command: _Command) -> _Command:
+    """Adds those of `sampling_options` that say how much is removed, and the seed."""
+    options = (
+        click.option("--caution", type=Number(0, 1), help="As of process; the preset's by default."),
+        click.option("--strength", type=Number(0, 1), default=1.0, show_default=True, help="As of process."),
+        click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random streams."),
     )
     return _with_options(command, options)
 

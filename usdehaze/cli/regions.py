@@ -7,21 +7,17 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import common_options, console_of
-from usdehaze.cli.options import region_options
-
-_PATH = click.Path(path_type=Path)
+from usdehaze.cli.options import PATH, region_options
 
 
 @click.command()
-@click.argument("result", type=_PATH, metavar="RESULT.h5")
+@click.argument("result", type=PATH, metavar="RESULT.h5")
 @click.option(
-    "--roi", type=_PATH, required=True, metavar="FILE|DIR|auto", help="Regions, in any form that validate reads."
+    "--roi", type=PATH, required=True, metavar="FILE|DIR|auto", help="Regions, in any form that validate reads."
 )
 @region_options
-@click.option("-o", "--out", type=_PATH, required=True, metavar="FILE", help="The file to write: .dcm, .png or .h5.")
-@click.option(
-    "--source", type=_PATH, metavar="FILE", help=".dcm: the DICOM image of RESULT, where it is not beside it."
-)
+@click.option("-o", "--out", type=PATH, required=True, metavar="FILE", help="The file to write: .dcm, .png or .h5.")
+@click.option("--source", type=PATH, metavar="FILE", help=".dcm: the DICOM image of RESULT, where it is not beside it.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 @common_options
 @click.pass_context

@@ -10,22 +10,20 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import Console, common_options, complain, console_of
-from usdehaze.cli.options import FrameRange, check_regions, region_options
+from usdehaze.cli.options import PATH, FrameRange, check_regions, region_options
 from usdehaze.cli.progress import frame_progress
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("result", type=_PATH, metavar="RESULT.h5")
-@click.option("-o", "--out", type=_PATH, metavar="PAGE.html", help="The page; STEM.review.html beside the result.")
+@click.argument("result", type=PATH, metavar="RESULT.h5")
+@click.option("-o", "--out", type=PATH, metavar="PAGE.html", help="The page; STEM.review.html beside the result.")
 @click.option(
     "--roi",
     metavar="FILE|DIR|auto",
     help="Regions of interest, in any form that validate reads; or auto, found by brightness and marked as such.",
 )
 @region_options
-@click.option("--against", type=_PATH, metavar="OTHER.h5", help="Another result of the same source, side by side.")
+@click.option("--against", type=PATH, metavar="OTHER.h5", help="Another result of the same source, side by side.")
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Range of the result's frames; all by default.")
 @click.option("--show-source-name", is_flag=True, help="Print the source's file name, which may name a patient.")
 @click.option("--with-screen", is_flag=True, help="Show the screen around the images, where names may be written.")

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, console_of, results_in
-from usdehaze.cli.options import SEED, FrameRange
-
-_PATH = click.Path(path_type=Path)
+from usdehaze.cli.options import PATH, SEED, FrameRange
 
 
 @click.group()
@@ -18,8 +16,8 @@ def study() -> None:
 
 
 @study.command()
-@click.argument("results", nargs=-1, required=True, type=_PATH, metavar="RESULT.h5...")
-@click.option("-o", "--out", type=_PATH, required=True, metavar="DIR", help="Folder for the pages and the key.")
+@click.argument("results", nargs=-1, required=True, type=PATH, metavar="RESULT.h5...")
+@click.option("-o", "--out", type=PATH, required=True, metavar="DIR", help="Folder for the pages and the key.")
 @click.option("--readers", "n_readers", type=click.IntRange(1, 99), default=3, show_default=True, metavar="N")
 @click.option("--seed", type=SEED, default=0, show_default=True, metavar="N", help="Of the randomisation.")
 @click.option("--frames", type=FrameRange(), metavar="0:30", help="Frames of each result; the first 16 by default.")
@@ -47,8 +45,8 @@ def make(
 
 
 @study.command()
-@click.argument("folder", type=_PATH, metavar="DIR")
-@click.option("-o", "--out", type=_PATH, metavar="DIR", help="Folder for scores and plots; DIR/scores by default.")
+@click.argument("folder", type=PATH, metavar="DIR")
+@click.option("-o", "--out", type=PATH, metavar="DIR", help="Folder for scores and plots; DIR/scores by default.")
 @click.option("--seed", type=SEED, default=0, show_default=True, metavar="N", help="Of the bootstrap.")
 @common_options
 @click.pass_context

@@ -9,6 +9,7 @@ import click
 
 from usdehaze.cli.group import Console, common_options, complain, console_of
 from usdehaze.cli.options import (
+    PATH,
     SEED,
     check_model,
     check_regions,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("scans", nargs=-1, required=True, metavar="SCAN...")
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="PRESET.yaml", help="The preset.")
+@click.option("-o", "--out", required=True, type=PATH, metavar="PRESET.yaml", help="The preset.")
 @click.option("--roi", metavar="FILE|DIR", help="Regions of tissue and haze, in any form that validate reads.")
 @region_options
 @click.option("--frames", "n_frames", type=click.IntRange(1, 1000), default=5, show_default=True, help="To tune on.")

@@ -7,20 +7,18 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import SOME_FAILED, common_options, console_of, echo, results_in
-from usdehaze.cli.options import check_regions, region_options
-
-_PATH = click.Path(path_type=Path)
+from usdehaze.cli.options import PATH, check_regions, region_options
 
 
 @click.command()
-@click.argument("results", nargs=-1, type=_PATH, metavar="[RESULT.h5...]")
+@click.argument("results", nargs=-1, type=PATH, metavar="[RESULT.h5...]")
 @click.option("--gcnr", is_flag=True, help="Generalised contrast-to-noise ratio and its companions.")
 @click.option(
     "--gcnr-bins", type=click.IntRange(2, 100_000), metavar="N", help="Fixed bins; equiprobable bins by default."
 )
 @click.option(
     "--roi",
-    type=_PATH,
+    type=PATH,
     metavar="FILE|DIR|auto",
     help="Regions of interest: JSON polygons, label PNG, NIfTI or HDF5 (FILE.h5:DATASET), DICOM SEG; a folder with one "
     "for each scan; or auto, found by brightness in the input and marked as such.",
@@ -28,24 +26,22 @@ _PATH = click.Path(path_type=Path)
 @region_options
 @click.option(
     "--truth",
-    type=_PATH,
+    type=PATH,
     metavar="FILE|DIR",
     help="Simulation that RESULT was made of: adds errors against its truth.",
 )
-@click.option("--json", "json_path", type=_PATH, metavar="FILE", help="Write every figure, with its estimator.")
-@click.option("--report", type=_PATH, metavar="DIR", help="Write JSON, CSV, panels and a PDF to DIR.")
+@click.option("--json", "json_path", type=PATH, metavar="FILE", help="Write every figure, with its estimator.")
+@click.option("--report", type=PATH, metavar="DIR", help="Write JSON, CSV, panels and a PDF to DIR.")
 @click.option(
     "--with-screen", is_flag=True, help="--report: show the screen around the images, where names may be written."
 )
 @click.option(
     "--sr",
-    type=_PATH,
+    type=PATH,
     metavar="FILE.dcm",
     help="Write the figures of the one RESULT as a DICOM structured report (extra report), in the study of its source.",
 )
-@click.option(
-    "--source", type=_PATH, metavar="FILE", help="--sr: the DICOM image of RESULT, where it is not beside it."
-)
+@click.option("--source", type=PATH, metavar="FILE", help="--sr: the DICOM image of RESULT, where it is not beside it.")
 @common_options
 @click.pass_context
 def validate(

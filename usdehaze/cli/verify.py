@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from usdehaze.cli.group import DONE, SOME_FAILED, common_options, complain, console_of, results_in
+from usdehaze.cli.options import PATH
 
 
 @click.command()
-@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULT...")
+@click.argument("results", nargs=-1, required=True, type=PATH, metavar="RESULT...")
 @common_options
 @click.pass_context
 def verify(ctx: click.Context, results: tuple[Path, ...]) -> None:

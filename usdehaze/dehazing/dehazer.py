@@ -263,9 +263,8 @@ class Dehazer:
             seen: ``(depth, angle)`` 1.0 where there is image data.
             dynamic_range_db: dB that [0, 1] spans.
         """
-        drawn, passes = self._draw(y, seen, dynamic_range_db)
-        parts = run_jobs(torch.device("cpu"), lambda some: [self._decide(draws) for draws in some], drawn)
-        return Split.joined(parts, passes)
+        drawn, _ = self._draw(y, seen, dynamic_range_db)
+        return Split.joined(run_jobs(torch.device("cpu"), lambda some: [self._decide(draws) for draws in some], drawn))
 
     def _draw(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> tuple[list[list[Tensor]], tuple[int, ...]]:
         """The draws of each frame ``(samples, 1 + Q, depth, angle)``, haze level and gains; passes of every draw."""
@@ -341,21 +340,19 @@ class Split:
         deviation: of what they tell of the gain, 0 for a single sample.
         ends: ``(2, B, depth, angle)`` the gain's 95 % interval; None where a sample does not tell its own, or where it
             was not asked for.
-        passes: of the networks for a sample, one number for every draw.
     """
 
     gain: Tensor
     level: Tensor
     deviation: Tensor
     ends: Tensor | None
-    passes: tuple[int, ...] = ()
 
     @staticmethod
-    def joined(parts: list[Split], passes: tuple[int, ...]) -> Split:
+    def joined(parts: list[Split]) -> Split:
         """Those of many frames as one."""
         ends = [part.ends for part in parts if part.ends is not None]
         gain, level, deviation = (torch.cat([getattr(p, n) for p in parts]) for n in ("gain", "level", "deviation"))
-        return Split(gain, level, deviation, torch.cat(ends, dim=1) if ends else None, passes)
+        return Split(gain, level, deviation, torch.cat(ends, dim=1) if ends else None)
 
 
 def _part_of(progress: Callable[[int, int], None], index: int, count: int) -> Callable[[int, int], None]:

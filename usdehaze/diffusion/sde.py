@@ -131,14 +131,3 @@ def karras_sigmas(steps: int, sigma_min: float, sigma_max: float, rho: float = 5
         return [sigma_max, 0.0]
     low, high = sigma_min ** (1 / rho), sigma_max ** (1 / rho)
     return [(high + i / (steps - 1) * (low - high)) ** rho for i in range(steps)] + [0.0]
-
-
-def log_sigmas(steps: int, sigma_min: float, sigma_max: float) -> list[float]:
-    """Noise levels evenly spaced in ``log sigma``, from sigma_max to sigma_min, then 0."""
-    ratio = sigma_min / sigma_max
-    return [sigma_max * ratio ** (i / max(steps - 1, 1)) for i in range(steps)] + [0.0]
-
-
-def sde_sigmas(sde: SDE, steps: int) -> list[float]:
-    """Noise levels ``beta_t / alpha_t`` of a diffusion on the even grid of `times`; the last one is 0."""
-    return [sde.beta(t) / sde.alpha(t) for t in times(steps)]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from usdehaze.engines.graph import feed, onnx_of
-from usdehaze.engines.onnxruntime import session_of
+from usdehaze.engines.onnxruntime import OnnxRuntimeEngine, session_of
 from usdehaze.errors import UsdehazeError
 from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
@@ -25,8 +26,8 @@ MOST_OFF = 0.005  # of gains to float32's, mean absolute difference, of frames i
 Feed = dict[str, np.ndarray]
 
 
-def quantised(posterior: LearnedPosterior) -> bytes:
-    """The posterior's forward pass as a serialised ONNX model that computes in int8, see `onnx_of`.
+def int8_engine(posterior: LearnedPosterior) -> OnnxRuntimeEngine:
+    """ONNX Runtime with the posterior's forward pass in int8.
 
     Weights have a scale a channel, activations are unsigned and span what they did on simulated frames.
 
@@ -56,9 +57,9 @@ def quantised(posterior: LearnedPosterior) -> bytes:
             activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
             nodes_to_exclude=[name for name in nodes if name.split("/")[2] in IN_FLOAT],
         )  # fmt: skip
-        model = made.read_bytes()
-    _check(exact, model, frames[:2])
-    return model
+        engine = OnnxRuntimeEngine(posterior, made.read_bytes())
+    _check(session_of(exact), engine.session, frames[:2])
+    return engine
 
 
 def _frames(posterior: LearnedPosterior) -> list[Feed]:
@@ -75,9 +76,8 @@ def _frames(posterior: LearnedPosterior) -> list[Feed]:
     return [feed(u[i : i + 1], SIGMA, pairs[i : i + 1, 2:]) for i in range(FRAMES)]
 
 
-def _check(exact: bytes, model: bytes, frames: list[Feed]) -> None:
-    sessions = session_of(exact), session_of(model)
-    gains = [np.stack([session.run(None, frame)[1] for frame in frames]) for session in sessions]
+def _check(exact: Any, session: Any, frames: list[Feed]) -> None:
+    gains = [np.stack([each.run(None, frame)[1] for frame in frames]) for each in (exact, session)]
     off = float(np.abs(gains[0] - gains[1]).mean())
     if not off <= MOST_OFF:
         raise UsdehazeError(f"int8 strays from fp32 by {60 * off:.2f} dB of 60 on average on this CPU; use fp32")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from usdehaze.choices import ENGINES, EngineName, Precision
-from usdehaze.engines.int8 import SIGMA, quantised
+from usdehaze.engines.int8 import SIGMA, int8_engine
 from usdehaze.engines.onnxruntime import OnnxRuntimeEngine
 from usdehaze.engines.openvino import OpenVinoEngine
 from usdehaze.errors import UsdehazeError
@@ -86,10 +86,10 @@ def make_engine(name: EngineName | Literal["auto"], posterior: LearnedPosterior,
     """The engine of a name for a posterior; "auto" is torch.
 
     Raises:
-        UsdehazeError: the package that it needs is not installed, or see `quantised`.
+        UsdehazeError: the package that it needs is not installed, or see `int8_engine`.
     """
     if name == "onnxruntime":
-        return OnnxRuntimeEngine(posterior, quantised(posterior) if precision == "int8" else None)
+        return int8_engine(posterior) if precision == "int8" else OnnxRuntimeEngine(posterior)
     if name == "openvino":
         return OpenVinoEngine(posterior, precision)
     return TorchEngine(posterior)

@@ -14,6 +14,7 @@ from scipy import ndimage
 LEFT, RIGHT = -1, 1
 ANGLES_RAD = np.deg2rad(np.arange(4.0, 77.5, 1.0))  # magnitude; steeper or flatter edges belong to a rectangle
 ORIENTATION_TOLERANCE_RAD = np.deg2rad(25.0)
+CANDIDATES = 8  # lines a side
 OUTSIDE_WEIGHT = 8.0  # columns of edge given up for every strip, one column wide and as long as the image, left out
 
 
@@ -61,14 +62,13 @@ def boundary_points(mask: np.ndarray, directions: str) -> tuple[np.ndarray, np.n
     return np.concatenate(rows), np.concatenate(columns)
 
 
-def candidate_lines(mask: np.ndarray, side: int, pitch: tuple[float, float], count: int = 8) -> list[Line]:
-    """Lines that much of the mask's boundary lies on and that little of the mask lies beyond, best first.
+def candidate_lines(mask: np.ndarray, side: int, pitch: tuple[float, float]) -> list[Line]:
+    """Lines that much of the mask's boundary lies on and that little of the mask lies beyond, the `CANDIDATES` best.
 
     Args:
         mask: ``(h, w)`` bool, True where there is image.
         side: LEFT or RIGHT.
         pitch: row and column pitch of the mask, in columns of the frame; pixel (0, 0) of the mask is taken as (0, 0).
-        count: how many to return at most.
     """
     py, px = pitch
     tolerance, bin_width = 1.5 * px, 0.5 * px
@@ -104,7 +104,7 @@ def candidate_lines(mask: np.ndarray, side: int, pitch: tuple[float, float], cou
     for line in lines:
         if all(abs(line.angle - other.angle) > np.deg2rad(2.5) for other in chosen) and line.score > 0:
             chosen.append(line)
-        if len(chosen) == count:
+        if len(chosen) == CANDIDATES:
             break
     return chosen
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage, sparse
 
-from ..cine import Cartesian, Geometry, Sector
+from ..cine import Cartesian, Geometry, Sector, blocks
 from .sector import polar_coordinates, sector_mask
 
 FRAMES_AT_ONCE = 32  # bounds the memory of the float32 copies
@@ -66,13 +65,13 @@ class Mapper(ABC):
     def _scatter(self, images: np.ndarray) -> np.ndarray:
         """``(t, n_depth, n_angle)`` to ``(t, P)`` float32 at the ``P`` pixels of ``image_mask``, in row order."""
 
-    def to_model(self, frames: np.ndarray, fill_db: float | None = None) -> np.ndarray:
+    def to_model(self, frames: np.ndarray) -> np.ndarray:
         """Average native frames over the cells of the model grid.
+
+        Grid points that are not ``valid`` repeat the nearest valid one: no black corner is left for a prior to explain.
 
         Args:
             frames: ``(T, H, W)`` float32, dB.
-            fill_db: value for grid points that are not ``valid``; None repeats the nearest valid point, which leaves a
-                prior no black corner to explain.
 
         Returns:
             ``(T, n_depth, n_angle)`` float32, dB, within the range of ``frames``.
@@ -81,9 +80,9 @@ class Mapper(ABC):
             ValueError: frames of another shape than the mapper was made for.
         """
         self._check(frames, self.frame_shape, "frames")
-        out = _in_blocks(self._gather, frames, self.grid.shape)
-        if fill_db is not None:
-            out[:, ~self.valid] = fill_db
+        out = np.empty((len(frames), *self.grid.shape), np.float32)
+        for block in blocks(len(frames), FRAMES_AT_ONCE):
+            out[block] = self._gather(frames[block].astype(np.float32, copy=False))
         return out
 
     def from_model(self, images: np.ndarray, outside_value: float) -> np.ndarray:
@@ -102,8 +101,7 @@ class Mapper(ABC):
         self._check(images, self.grid.shape, "images")
         out = np.full((len(images), *self.frame_shape), outside_value, np.float32)
         flat = out.reshape(len(images), -1)
-        for start in range(0, len(images), FRAMES_AT_ONCE):
-            block = slice(start, start + FRAMES_AT_ONCE)
+        for block in blocks(len(images), FRAMES_AT_ONCE):
             flat[block, self._pixels] = self._scatter(images[block].astype(np.float32, copy=False))
         return out
 
@@ -129,8 +127,7 @@ class Mapper(ABC):
             raise ValueError(f"gain must have one image per frame, found {len(gain_db)} for {len(frames)} frames")
         out = np.array(frames, np.float32, order="C")
         flat = out.reshape(len(out), -1)
-        for start in range(0, len(out), FRAMES_AT_ONCE):
-            block = slice(start, start + FRAMES_AT_ONCE)
+        for block in blocks(len(out), FRAMES_AT_ONCE):
             gain = self._scatter(gain_db[block].astype(np.float32, copy=False))
             native = flat[block, self._pixels]
             # -0.0 + 0.0 is 0.0: not the same bits
@@ -312,11 +309,3 @@ def _neighbours(at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.n
     at = np.clip(at, 0, size - 1)
     first = np.minimum(at.astype(int), max(size - 2, 0))
     return first, np.minimum(first + 1, size - 1), at - first
-
-
-def _in_blocks(function: Callable[[np.ndarray], np.ndarray], frames: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    out = np.empty((len(frames), *shape), np.float32)
-    for start in range(0, len(frames), FRAMES_AT_ONCE):
-        block = slice(start, start + FRAMES_AT_ONCE)
-        out[block] = function(frames[block].astype(np.float32, copy=False))
-    return out

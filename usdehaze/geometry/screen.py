@@ -39,7 +39,7 @@ FAR = 1e8  # columns; a rectangle is a fan whose apex is so far away that its ar
 Box = tuple[int, int, int, int]  # first row and column, last row and column
 
 
-def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0, cluttered: bool = False) -> list[Sector]:
+def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0) -> list[Sector]:
     """All fans on a screen, largest first; see `usdehaze.geometry.find_sector` for one.
 
     The ``aspect`` of a fan whose apex is below is negative; one is sought unless one with its apex above is certain.
@@ -48,16 +48,18 @@ def find_sectors(frames_db: np.ndarray, floor_db: float, aspect: float = 1.0, cl
         frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``.
         floor_db: the value of black, negative dB.
         aspect: row pitch over column pitch.
-        cluttered: there may be anything in the frames: beside a fan that explains most of them another one is sought,
-            and a single fan in parts of them.
     """
-    return sectors_beside(find_fan(frames_db, floor_db, aspect), frames_db, floor_db, aspect, cluttered)
+    return sectors_beside(find_fan(frames_db, floor_db, aspect), frames_db, floor_db, aspect)
 
 
 def sectors_beside(
-    first: Fit | None, frames_db: np.ndarray, floor_db: float, aspect: float, cluttered: bool
+    first: Fit | None, frames_db: np.ndarray, floor_db: float, aspect: float, cluttered: bool = False
 ) -> list[Sector]:
-    """What `find_sectors` finds, once it is known which fan is seen best with its apex above, if any."""
+    """What `find_sectors` finds, once it is known which fan is seen best with its apex above, if any.
+
+    In ``cluttered`` frames there may be anything: beside a fan that explains most of them another one is sought, and a
+    single fan in parts of them.
+    """
     upturned = frames_db[:, ::-1]
     below = None if first is not None and first.certain else find_fan(upturned, floor_db, aspect)
     if below is not None and first is not None and below.score <= first.score:

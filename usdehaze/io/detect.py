@@ -136,7 +136,7 @@ def _sort(parent: Path, names: list[str], found: Found) -> None:
         elif known is not None:
             if _is_alone(known, path):
                 scans.append(path)
-            images = images or (known.open_image is not None and not is_left_out(path))
+            images = images or (known.open_image is not None and not is_left_out(path.name))
         elif path.name.lower().endswith(SCAN_SUFFIXES):
             found.lost[path] = _misnamed(path, f"is no scan ({kind})")
         elif path.name.lower().endswith(tuple(SUFFIXES)):

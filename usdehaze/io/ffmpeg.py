@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def look_through(path: str | os.PathLike[str]) -> Film:
     stamps: list[int] = []
     # by default, times are rounded to those of a constant frame rate; "demux" would do, but not before ffmpeg 6.1
     arguments = ["-enc_time_base", f"1/{_FLICKS}", "-c:v", "rawvideo", "-f", "framecrc", "-"]
-    with ThreadPoolExecutor(1) as other, _running(path, arguments, path, stderr=subprocess.PIPE) as process:
+    with ThreadPoolExecutor(1) as other, _running(path, arguments) as process:
         assert process.stdout is not None and process.stderr is not None
         errors = other.submit(_has_bytes, process.stderr)
         while line := process.stdout.readline(_LINE).decode("ascii", "replace"):
@@ -126,7 +127,7 @@ class Decoder:
             self._start()
         while self._next < index:
             self._frame()
-        return np.frombuffer(self._frame(), np.uint8).reshape(3, *self.size)
+        return self._frame()
 
     def close(self) -> None:
         """Ends ffmpeg."""
@@ -138,23 +139,20 @@ class Decoder:
         self.close()
         self._process = _start(self._program, self.source, ["-f", "yuv4mpegpipe", "-"])
         self._next = 0
-        header = self._output().readline(_LINE).decode("ascii", "replace").split()
-        size = {part[0]: part[1:] for part in header[1:]}
-        if header and (size.get("H"), size.get("W")) != tuple(map(str, self.size)):
-            found, expected = f"video of {size.get('H')} x {size.get('W')}", f"{self.size[0]} x {self.size[1]}"
+        sides = _sides(self._output())
+        if sides and (sides.get("H"), sides.get("W")) != tuple(map(str, self.size)):
+            found, expected = f"video of {sides.get('H')} x {sides.get('W')}", f"{self.size[0]} x {self.size[1]}"
             self.close()  # whoever asks again is told again
             raise InputError(self.path, found, f"{expected} as {self.declared}")
 
-    def _frame(self) -> bytes:
-        """The next frame: planes of Y, Cb and Cr."""
-        wanted, output = 3 * self.size[0] * self.size[1], self._output()
-        output.readline(_LINE)  # FRAME
-        frame = output.read(wanted)
-        if len(frame) != wanted and self._process is not None:
+    def _frame(self) -> np.ndarray:
+        """The next frame."""
+        frame = _planes(self._output(), self.size)
+        if frame is None and self._process is not None:
             _check_memory(self._process, self.path)
-        if len(frame) != wanted and self._next == 0:
+        if frame is None and self._next == 0:
             raise InputError(self.path, "its video cannot be decoded", advice="the file may be damaged")
-        if len(frame) != wanted:
+        if frame is None:
             raise InputError(self.path, f"its video ends at frame {self._next}", f"frames as {self.declared}")
         self._next += 1
         return frame
@@ -181,8 +179,7 @@ class Grabber:
     def __init__(self, device: Device, path: object) -> None:
         self._process = _start(program(path), device, ["-f", "yuv4mpegpipe", "-"])
         try:
-            header = self._output().readline(_LINE).decode("ascii", "replace").split()
-            sides = {part[0]: part[1:] for part in header[1:]}
+            sides = _sides(self._output())
             if not all(sides.get(side, "").isdecimal() for side in "HW"):
                 raise InputError(path, "no picture comes from it", "a video device that nothing else uses")
             self.size = int(sides["H"]), int(sides["W"])
@@ -193,10 +190,7 @@ class Grabber:
 
     def read(self) -> np.ndarray | None:
         """The next frame, waited for: Y, Cb and Cr over their full range, ``(3, H, W)`` uint8; None after the last."""
-        self._output().readline(_LINE)  # FRAME
-        frame = self._output().read(3 * self.size[0] * self.size[1])
-        whole = len(frame) == 3 * self.size[0] * self.size[1]
-        return np.frombuffer(frame, np.uint8).reshape(3, *self.size) if whole else None
+        return _planes(self._output(), self.size)
 
     def stop(self) -> None:
         """Ends ffmpeg; may be called while another thread reads, which then gets None."""
@@ -209,6 +203,20 @@ class Grabber:
     def _output(self) -> IO[bytes]:
         assert self._process.stdout is not None
         return self._process.stdout
+
+
+def _sides(output: IO[bytes]) -> dict[str, str]:
+    """What the head of a YUV4MPEG stream says, height under "H" and width under "W"; empty where nothing comes."""
+    head = output.readline(_LINE).decode("ascii", "replace").split()
+    return {part[0]: part[1:] for part in head[1:]}
+
+
+def _planes(output: IO[bytes], size: tuple[int, int]) -> np.ndarray | None:
+    """The next frame of such a stream: Y, Cb and Cr, ``(3, H, W)`` uint8; None where no whole one comes."""
+    output.readline(_LINE)  # FRAME
+    shape = (3, *size)
+    frame = output.read(math.prod(shape))
+    return np.frombuffer(frame, np.uint8).reshape(shape) if len(frame) == math.prod(shape) else None
 
 
 def program(path: object) -> str:
@@ -227,8 +235,8 @@ def program(path: object) -> str:
 
 
 @contextmanager
-def _running(source: Source, arguments: list[str], path: object, stderr: int) -> Iterator[subprocess.Popen[bytes]]:
-    process = _start(program(path), source, arguments, stderr)
+def _running(path: str | os.PathLike[str], arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    process = _start(program(path), path, arguments, subprocess.PIPE)
     try:
         yield process
     finally:

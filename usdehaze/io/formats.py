@@ -333,7 +333,7 @@ def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """The same of every suffix, by its usual form in lower case."""
     images: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).iterdir()):
-        if not is_left_out(path) and path.is_file():
+        if not is_left_out(path.name) and path.is_file():
             with suppress(InputError):
                 if (found := format_of(path)) is not None and found.open_image is not None:
                     suffix = path.suffix.lower()
@@ -341,6 +341,6 @@ def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     return images
 
 
-def is_left_out(path: Path) -> bool:
+def is_left_out(name: str) -> bool:
     """Whether a file among images is none of them by its name: hidden, or a preview."""
-    return path.name.startswith(".") or ".dehazed." in path.name
+    return name.startswith(".") or ".dehazed." in name

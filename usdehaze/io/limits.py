@@ -9,6 +9,7 @@ MAX_FRAMES_BYTES = 8 * 2**30  # of float32 frames held in memory at once
 PIXEL_BYTES = 64  # that a pixel takes on its way to dB: as stored, in double precision, in the masks of the sector
 SMALL_FRAME = 64 * 64  # pixels; smaller frames cost time by their number
 MIN_SIDE = 8  # pixels; thinner arrays are tables, coordinates or colour channels, not frames
+MOST_DEFLATED = 1032  # bytes that zlib, gzip or zip can pack into one
 SPACINGS_M = (1e-6, 0.02)  # of pixels and of depths
 DEEPEST_M = 1.0
 

@@ -61,6 +61,10 @@ class StoredCine:
     axes_because: str = ""
     picture: Callable[[int], Picture] | None = None
 
+    def picture_of(self, index: int) -> Picture:
+        """Frame ``index`` in stored values, with its colours where it may have some."""
+        return Picture(self.read(index)) if self.picture is None else self.picture(index)
+
 
 class ImageFile(Protocol):
     """An opened image file of any format: what `usdehaze.io.formats.FileFormat.open_image` gives."""
@@ -70,6 +74,11 @@ class ImageFile(Protocol):
 
     def close(self) -> None:
         """Closes it."""
+
+
+def rising(times_s: np.ndarray) -> np.ndarray | None:
+    """Times of several frames that follow each other; None where they do not, and so tell nothing."""
+    return times_s if len(times_s) > 1 and np.all(np.diff(times_s) > 0) else None
 
 
 def moved(stored: StoredCine, move: Callable[[np.ndarray], np.ndarray]) -> StoredCine:

@@ -76,7 +76,6 @@ class StoredScan(Scan):
                 self._scale = find_decibel_scale(stored, reading, path)
                 self.dynamic_range_db = self._scale.dynamic_range_db
                 self.geometry, notes = self._find_geometry(stored)
-                self.shape = self._opened().shape[1:]
             notes = self._scale.assumptions + notes
             told = TIMES_UNUSED in notes or TIMES_WITHOUT_UNIT in notes
             if stored.frame_times_s is None and stored.shape[0] > 1 and not told:
@@ -202,8 +201,7 @@ class StoredScan(Scan):
 
     def _picture(self, index: int) -> Picture:
         """Frame ``index`` of the file in stored values, with its colours where it may have some."""
-        stored = self._opened()
-        return Picture(stored.read(index)) if stored.picture is None else stored.picture(index)
+        return self._opened().picture_of(index)
 
     def _in_bytes(self, picture: Picture) -> Picture:
         """A picture as its colours are judged."""

@@ -205,8 +205,13 @@ def _growth(mean: np.ndarray, deviation: np.ndarray) -> tuple[float, float]:
     return float(np.polyfit(at, lower, 1)[0]) if span > 1e-6 else math.nan, span
 
 
+def _numbers(samples: list[np.ndarray]) -> np.ndarray:
+    """``(N,)`` all values that are numbers."""
+    return np.concatenate([frame[np.isfinite(frame)] for frame in samples])
+
+
 def _background(samples: list[np.ndarray], low: float, high: float) -> float | None:
-    values = np.concatenate([frame[np.isfinite(frame)] for frame in samples])
+    values = _numbers(samples)
     counts, edges = np.histogram(values, LEVELS, (low, high))
     most = int(np.argmax(counts))
     if counts[most] < MIN_BACKGROUND * values.size:
@@ -217,7 +222,7 @@ def _background(samples: list[np.ndarray], low: float, high: float) -> float | N
 
 def _apart(samples: list[np.ndarray], shares: dict[float, float]) -> float | None:
     """See `Survey.apart`; ``shares`` of all values that are the lowest and the highest, by these."""
-    values = np.concatenate([frame[np.isfinite(frame)] for frame in samples])
+    values = _numbers(samples)
     if max(shares) <= 0:  # decibels of nothing may lie as low as they like
         return None
     for (value, share), least in zip(shares.items(), (MIN_OUTSIDE, MIN_BACKGROUND), strict=True):
@@ -277,7 +282,7 @@ def _oscillates(samples: list[np.ndarray]) -> bool:
 
 def _waves(samples: list[np.ndarray]) -> bool:
     """Whether values lie about their median everywhere, and on its other side half a wave on, as speckle does not."""
-    middle = float(np.median(np.concatenate([frame[np.isfinite(frame)] for frame in samples])))
+    middle = float(np.median(_numbers(samples)))
     samples = [frame - middle for frame in samples]
     if not _oscillates(samples):
         return False

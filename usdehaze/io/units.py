@@ -114,7 +114,9 @@ def find_decibel_scale(stored: StoredCine, reading: Reading, path: object) -> De
     known = stored.full_scale if asked is None else None
     levels, survey = Levels(0.0, 0.0 if units == "dB" else known or 255.0), None
     if stored.dtype.kind == "c":
-        units = _agree("I/Q", units, path)
+        if units not in (None, "I/Q"):
+            raise InputError(path, f"units {units!r}, but the values are complex", "I/Q")
+        units = "I/Q"
     elif units == "I/Q":
         raise InputError(path, f"units I/Q, but the values are {stored.dtype}", "complex numbers")
     elif units is None and stored.dtype == np.uint8:
@@ -250,12 +252,6 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     if (survey.whole and levels.white != survey.high) or survey.background is None:
         return as_db < 0.1 < as_grey
     return not as_grey < min(0.1, as_db)
-
-
-def _agree(is_units: str, asked: str | None, path: object) -> str:
-    if asked not in (None, is_units):
-        raise InputError(path, f"units {asked!r}, but the values are complex", "I/Q")
-    return is_units
 
 
 def _amplitude(survey: Survey, path: object) -> Levels:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
-from usdehaze.cine import Geometry, Polar
+from usdehaze.cine import Geometry, positions_m
 from usdehaze.io.h5_output import Hdf5Output
 from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import file_attributes
@@ -69,16 +69,8 @@ class ZeaWriter(Sink):
 
 
 def coordinates_of(geometry: Geometry, shape: tuple[int, int]) -> np.ndarray | None:
-    """Position x, y, z of every pixel, ``(H, W, 3)`` float32 in m; None where the pixel spacing is not known.
-
-    The apex of a polar geometry lies at 0.
-    """
-    if isinstance(geometry, Polar):
-        depth, angle = np.meshgrid(geometry.depths_m, geometry.angles_rad, indexing="ij")
-        x_m, z_m = depth * np.sin(angle), depth * np.cos(angle)
-    elif geometry.spacing_m is not None:
-        axes = (o + s * np.arange(n) for o, s, n in zip(geometry.origin_m, geometry.spacing_m, shape, strict=True))
-        z_m, x_m = np.meshgrid(*axes, indexing="ij")
-    else:
+    """Position x, y, z of every pixel, ``(H, W, 3)`` float32 in m; None where the pixel spacing is not known."""
+    if (known := positions_m(geometry, shape)) is None:
         return None
+    x_m, z_m = known
     return np.stack([x_m, np.zeros_like(x_m), z_m], axis=-1).astype(np.float32)

@@ -15,7 +15,7 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.geometry.sector import FRAMES_USED
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import FORMATS
+from usdehaze.io.formats import FORMATS, is_left_out
 from usdehaze.io.images.read import natural_order, open_image
 from usdehaze.io.picture import Picture
 from usdehaze.io.reading import Reading
@@ -94,7 +94,7 @@ class Folder(FrameSource):
                 return  # touched, not changed
             self._layout, self._spacing_m = stored.layout, stored.spacing_m
             for index in range(taken if taken < n_frames else 0, n_frames):
-                picture = Picture(stored.read(index)) if stored.picture is None else stored.picture(index)
+                picture = stored.picture_of(index)
                 self._file, self._count, self._last = path.name, index + 1, picture.levels
                 yield Frame(
                     time.monotonic(), picture.levels, partial(Picture, picture.levels, picture.rgb), missed=missed
@@ -122,7 +122,8 @@ class Watched:
         try:
             with os.scandir(self._path) as entries:
                 for entry in entries:
-                    if _is_image(entry.name) and (at := _changed_ns(entry)) is not None:
+                    is_image = not is_left_out(entry.name) and entry.name.lower().endswith(SUFFIXES)
+                    if is_image and (at := _changed_ns(entry)) is not None:
                         changed[entry.name] = at
         except OSError as error:
             raise InputError(self._path, f"cannot be looked through ({error.strerror})") from error
@@ -133,10 +134,6 @@ class Watched:
     def done(self, files: Sequence[tuple[int, Path]]) -> None:
         """These are through, until they change again."""
         self._through.update((path.name, changed_ns) for changed_ns, path in files)
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and ".dehazed." not in name and name.lower().endswith(SUFFIXES)
 
 
 def _changed_ns(entry: os.DirEntry[str]) -> int | None:

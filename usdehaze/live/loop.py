@@ -13,12 +13,11 @@ from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.sink import Sink
 from usdehaze.live.figures import Counter, Figures
 from usdehaze.live.newest import Newest
-from usdehaze.live.screen import Screen, Shown
+from usdehaze.live.screen import TICK_S, Screen, Shown
 from usdehaze.live.stream import Changed, Frame, FrameSource, Stream
 from usdehaze.live.writing import Writing
 from usdehaze.result import Result
 
-TICK_S = 0.1  # how long a wait lasts until it looks whether it is still wanted
 FIRST_S = 1.0  # after the first frame, that more are waited for to find the geometry in
 ENDING_S = 5.0  # that a source may take to end
 

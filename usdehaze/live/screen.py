@@ -12,7 +12,7 @@ import numpy as np
 from usdehaze.cine import Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.live.stream import Frame
-from usdehaze.preview import pitch_m, scan_convert
+from usdehaze.preview import as_scanned, pitch_m
 from usdehaze.result import Result
 
 MOST_VIEWERS = 4  # of a screen
@@ -35,7 +35,7 @@ class Shown:
         """ "tissue" or "haze" as ``(H, W)`` uint8, polar frames as the fan that a scanner shows."""
         cine = self.result.cine
         grey = db_to_grey(getattr(self.result, estimate)[0], cine.dynamic_range_db)
-        return scan_convert(grey, cine.geometry) if isinstance(cine.geometry, Polar) else grey
+        return as_scanned(grey, cine.geometry)
 
     @property
     def matrix(self) -> np.ndarray:

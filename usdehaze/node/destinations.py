@@ -98,7 +98,7 @@ class ByWeb:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = self.name = url
+        self.name = url
         self.client = web_client(url)
 
     @quiet()
@@ -109,10 +109,15 @@ class ByWeb:
         try:
             answer = self.client.store_instances([pydicom.dcmread(path)])
         except Exception as error:  # of requests, or of the server: their text may quote what was sent
-            code = getattr(getattr(error, "response", None), "status_code", None)
-            raise NotSent(f"not stored ({f'HTTP {code}' if code else type(error).__name__})") from None
+            raise NotSent(f"not stored ({reason_of(error)})") from None
         if "FailedSOPSequence" in answer:
             raise NotSent("not stored (the server refused the image)")
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong with a DICOMweb server, in a word: nothing of its own text."""
+    code = getattr(getattr(error, "response", None), "status_code", None)
+    return f"HTTP {code}" if code else type(error).__name__
 
 
 def web_client(url: str) -> Any:

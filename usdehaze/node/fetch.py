@@ -9,7 +9,7 @@ from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.dicom.header import words
 from usdehaze.io.dicom.modes import is_secondary
 from usdehaze.io.dicom.quiet import quiet
-from usdehaze.node.destinations import web_client
+from usdehaze.node.destinations import reason_of, web_client
 from usdehaze.node.receive import ULTRASOUND
 
 _CLASS, _TYPE, _SERIES, _INSTANCE = "00080016", "00080008", "0020000E", "00080018"
@@ -81,5 +81,4 @@ def _value(item: dict[str, Any], tag: str) -> str:
 
 
 def _unanswered(url: str, error: Exception) -> UsdehazeError:
-    code = getattr(getattr(error, "response", None), "status_code", None)
-    return UsdehazeError(f"{url}: no answer to be used ({f'HTTP {code}' if code else type(error).__name__})")
+    return UsdehazeError(f"{url}: no answer to be used ({reason_of(error)})")

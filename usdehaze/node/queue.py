@@ -15,8 +15,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from usdehaze.errors import InputError, UsdehazeError
+from usdehaze.io.atomic import sync
 
 try:
     import fcntl
@@ -58,12 +60,11 @@ class Received:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A derived image that waits to be sent: its number, that of its object, its file, and where to."""
+    """A derived image that waits to be sent: its number, that of its object, and its file."""
 
     number: int
     object: int
     path: Path
-    destination: str
     tries: int
 
 
@@ -77,6 +78,8 @@ class Queue:
     Raises:
         InputError: the folder cannot be used, or a node works it off already.
     """
+
+    _held: TextIO | None = None
 
     def __init__(self, folder: Path, exclusive: bool = True) -> None:
         self.folder, self.incoming, self.outgoing = folder, folder / "in", folder / "out"
@@ -177,7 +180,7 @@ class Queue:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        _sync(target.parent)
+        sync(target.parent)
 
     def _file(self, number: int) -> Path:
         return self.incoming / f"{number:09d}.dcm"
@@ -197,10 +200,9 @@ class Queue:
     def made(self, number: int, files: Iterable[tuple[Path, str]], destinations: Iterable[str]) -> None:
         """Notes what was made from an object: files with their UIDs, to be sent to each of the destinations."""
         for path, _ in (files := list(files)):
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-            _sync(path.parent)
-        _sync(self.outgoing)
+            sync(path)
+            sync(path.parent)
+        sync(self.outgoing)
         with self._change() as db:
             db.execute("UPDATE objects SET state = 'sending', reason = '' WHERE id = ?", (number,))
             for path, uid in files:
@@ -227,7 +229,7 @@ class Queue:
                 "WHERE state = 'waiting' AND destination = ? AND due <= ? ORDER BY id LIMIT 1",
                 (destination, time.time()),
             ).fetchone()
-        return None if row is None else Delivery(row[0], row[1], self.folder / row[2], destination, row[3])
+        return None if row is None else Delivery(row[0], row[1], self.folder / row[2], row[3])
 
     def sent(self, delivery: Delivery) -> None:
         """Notes a delivery; with an object's last one its files go."""
@@ -302,8 +304,8 @@ class Queue:
         """Lets go of the folder."""
         with self._lock:
             self._db.close()
-        if held := getattr(self, "_held", None):
-            held.close()
+        if self._held is not None:
+            self._held.close()
 
 
 def free_bytes(folder: Path) -> int:
@@ -320,14 +322,3 @@ def free_bytes(folder: Path) -> int:
 
 def _due(tries: int) -> float:
     return time.time() + min(FIRST_WAIT_S * 2**tries, LONGEST_WAIT_S)
-
-
-def _sync(folder: Path) -> None:
-    """Makes names in a folder safe on disk."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

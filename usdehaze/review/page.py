@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from re import fullmatch
@@ -159,8 +160,8 @@ def write_page(
             path.open("w", encoding="utf-8", newline="\n") as file,
             TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as records,
         ):
-            look = (show_source_name, with_screen, progress, doubts, served, other)
-            _write(file, records, result, regions, polygons, chosen, *look)
+            page = _Page(result, regions, chosen, other, show_source_name, with_screen, progress)
+            page.write(file, records, polygons, doubts, served)
 
 
 def _read_regions(
@@ -187,45 +188,108 @@ def drawn_polygons(roi: Path) -> list[dict[str, Any]]:
     return [{key: str(entry[key]) if key == "name" else entry[key] for key in keys} for entry in entries]
 
 
-def _write(
-    file: TextIO,
-    records: TextIO,
-    result: OpenResult,
-    regions: Regions | None,
-    polygons: list[dict[str, Any]],
-    chosen: range,
-    show_source_name: bool,
-    with_screen: bool,
-    progress: Callable[[int, int], None] | None,
-    doubts: Sequence[str],
-    served: bool,
-    other: Against | None,
-) -> None:
-    """The template with its gaps filled; the frames come before the data that are known after them.
+@dataclass(frozen=True)
+class _Page:
+    """A page of ``chosen`` frames of a result, and of another one beside it; see `build_review`."""
 
-    What there is of every frame goes to the file as it comes, ``records`` of figures by way of a file of their own.
-    """
-    parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
-    script = "\n".join(parts[name] for name in SCRIPTS)
-    head, rest = parts["page.html"].split("{{frames}}")
-    middle, tail = rest.split("{{data}}")
-    head = head.replace(
-        "{{run}}", f"usdehaze {MARK}{result.run}" if fullmatch("[0-9a-f]{32}", result.run) else "usdehaze"
-    )
-    policy = page_policy(parts["page.css"], script, served)
-    file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
-    name = _cine_name(result, show_source_name)
-    figures = Figures(result.cine.dynamic_range_db, regions, name, result.cine.source.first_frame)
-    planes = _write_frames(file, records, result, regions, chosen, figures, with_screen, progress, other)
-    page = _page_data(result, regions, chosen, figures, planes, show_source_name)
-    page |= {"served": served, "against": None if other is None else _second(other)}
-    page["provenance"] += [["to be doubted", doubt] for doubt in doubts]
-    file.write(middle + '<script type="application/json" id="metrics-json">')
-    records.seek(0)
-    _write_with_list(file, figures.metrics(), "frames", records)
-    file.write('</script>\n<script type="application/json" id="page-json">')
-    _write_with_list(file, page, "polygons", map(_json, polygons))
-    file.write("</script>" + tail.replace("{{js}}", script))
+    result: OpenResult
+    regions: Regions | None
+    chosen: range
+    other: Against | None
+    show_source_name: bool
+    with_screen: bool
+    progress: Callable[[int, int], None] | None
+
+    def write(
+        self, file: TextIO, records: TextIO, polygons: list[dict[str, Any]], doubts: Sequence[str], served: bool
+    ) -> None:
+        """The template with its gaps filled; the frames come before the data that are known after them.
+
+        What there is of every frame goes to the file as it comes, ``records`` of figures by way of a file of their own.
+        """
+        parts = {name: _asset(name) for name in ("page.html", "page.css", *SCRIPTS)}
+        script = "\n".join(parts[name] for name in SCRIPTS)
+        head, rest = parts["page.html"].split("{{frames}}")
+        middle, tail = rest.split("{{data}}")
+        run, cine = self.result.run, self.result.cine
+        head = head.replace("{{run}}", f"usdehaze {MARK}{run}" if fullmatch("[0-9a-f]{32}", run) else "usdehaze")
+        policy = page_policy(parts["page.css"], script, served)
+        file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
+        name = _cine_name(self.result, self.show_source_name)
+        figures = Figures(cine.dynamic_range_db, self.regions, name, cine.source.first_frame)
+        planes = self._write_frames(file, records, figures)
+        page = self._data(figures, planes)
+        page |= {"served": served, "against": None if self.other is None else _second(self.other)}
+        page["provenance"] += [["to be doubted", doubt] for doubt in doubts]
+        file.write(middle + '<script type="application/json" id="metrics-json">')
+        records.seek(0)
+        _write_with_list(file, figures.metrics(), "frames", records)
+        file.write('</script>\n<script type="application/json" id="page-json">')
+        _write_with_list(file, page, "polygons", map(_json, polygons))
+        file.write("</script>" + tail.replace("{{js}}", script))
+
+    def _write_frames(self, file: TextIO, records: TextIO, figures: Figures) -> list[str]:
+        """One element a frame, and a line of ``records`` for each that is measured; returns the names of the planes."""
+        result, regions, chosen = self.result, self.regions, self.chosen
+        names: list[str] = []
+        written = 0
+        risk = StructureRisk(result.cine.dynamic_range_db)
+        for index, frame in enumerate(chosen):
+            input_db, tissue_db, haze_db = result.input[frame], result.tissue[frame], result.haze[frame]
+            std_db = None if result.std is None else result.std[frame]
+            planes = planes_of(input_db, tissue_db, haze_db, std_db, result.cine.dynamic_range_db)
+            levels = {"input": planes["input"], "tissue": planes["input"] - planes["removed"]}
+            record = figures.add(frame, input_db, tissue_db, std_db, levels)
+            if record is not None:
+                records.write(_json(record) + "\n")
+            planes["risk"] = figures.mark(risk.add(input_db, tissue_db, std_db))
+            if self.other is not None:
+                planes |= self.other.planes(frame, input_db)
+            if not self.with_screen:
+                planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
+            if regions is not None:
+                planes["regions"] = sum(
+                    (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate((*ROLES, FAINT))),
+                    np.zeros(result.cine.shape, np.uint8),
+                )
+            packed = pack(list(planes.values()))
+            names, written = list(planes), written + len(packed)
+            if written > MAX_PAGE_BYTES:
+                raise InputError(
+                    result.path,
+                    f"a page of {len(chosen)} frames would be larger than {MAX_PAGE_BYTES / 1e6:g} MB",
+                    advice=f"take part of them with --frames, for instance --frames 0:{index}",
+                )
+            file.write(f'<script type="text/plain" id="frame-{index}">{packed}</script>\n')
+            if self.progress is not None:
+                self.progress(index + 1, len(chosen))
+        return names
+
+    def _data(self, figures: Figures, planes: list[str]) -> dict[str, Any]:
+        """What the script needs beside frames and metrics."""
+        result, regions, chosen = self.result, self.regions, self.chosen
+        cine = result.cine
+        height, width = cine.shape
+        times = None if cine.frame_times_s is None else cine.frame_times_s[chosen.start : chosen.stop]
+        frame_time_s = known_frame_time_s(times)
+        return {
+            "n_frames": len(chosen),
+            "height": height,
+            "width": width,
+            "first_frame": cine.source.first_frame + chosen.start,
+            "frame_time_s": frame_time_s or DEFAULT_FRAME_TIME_S,
+            "frame_time_known": frame_time_s is not None,
+            "frame_times_s": None if times is None else np.round(times - times[0], 6).tolist(),
+            "dynamic_range_db": cine.dynamic_range_db,
+            "planes": planes,
+            "geometry": _geometry(cine.geometry),
+            "regions": None if regions is None else {"origin": regions.origin, "names": regions.names},
+            "image": figures.image(result.std is not None),
+            "histograms": figures.histograms(),
+            "risk": {"reasons": REASONS, "marks": figures.marks},
+            "provenance": _provenance(result, self.show_source_name),
+            "source_sha256": cine.source.sha256,
+        }
 
 
 def _write_with_list(file: TextIO, document: dict[str, Any] | None, name: str, entries: Iterable[str]) -> None:
@@ -238,86 +302,6 @@ def _write_with_list(file: TextIO, document: dict[str, Any] | None, name: str, e
     for index, entry in enumerate(entries):
         file.write(", " * (index > 0) + entry.rstrip("\n"))
     file.write("]}")
-
-
-def _write_frames(
-    file: TextIO,
-    records: TextIO,
-    result: OpenResult,
-    regions: Regions | None,
-    chosen: range,
-    figures: Figures,
-    with_screen: bool,
-    progress: Callable[[int, int], None] | None,
-    other: Against | None,
-) -> list[str]:
-    """One element a frame, and a line of ``records`` for each that is measured; returns the names of the planes."""
-    names: list[str] = []
-    written = 0
-    risk = StructureRisk(result.cine.dynamic_range_db)
-    for index, frame in enumerate(chosen):
-        input_db, tissue_db, haze_db = result.input[frame], result.tissue[frame], result.haze[frame]
-        std_db = None if result.std is None else result.std[frame]
-        planes = planes_of(input_db, tissue_db, haze_db, std_db, result.cine.dynamic_range_db)
-        levels = {"input": planes["input"], "tissue": planes["input"] - planes["removed"]}
-        record = figures.add(frame, input_db, tissue_db, std_db, levels)
-        if record is not None:
-            records.write(_json(record) + "\n")
-        planes["risk"] = figures.mark(risk.add(input_db, tissue_db, std_db))
-        if other is not None:
-            planes |= other.planes(frame, input_db)
-        if not with_screen:
-            planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
-        if regions is not None:
-            planes["regions"] = sum(
-                (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate((*ROLES, FAINT))),
-                np.zeros(result.cine.shape, np.uint8),
-            )
-        packed = pack(list(planes.values()))
-        names, written = list(planes), written + len(packed)
-        if written > MAX_PAGE_BYTES:
-            raise InputError(
-                result.path,
-                f"a page of {len(chosen)} frames would be larger than {MAX_PAGE_BYTES / 1e6:g} MB",
-                advice=f"take part of them with --frames, for instance --frames 0:{index}",
-            )
-        file.write(f'<script type="text/plain" id="frame-{index}">{packed}</script>\n')
-        if progress is not None:
-            progress(index + 1, len(chosen))
-    return names
-
-
-def _page_data(
-    result: OpenResult,
-    regions: Regions | None,
-    chosen: range,
-    figures: Figures,
-    planes: list[str],
-    show_source_name: bool,
-) -> dict[str, Any]:
-    """What the script needs beside frames and metrics."""
-    cine = result.cine
-    height, width = cine.shape
-    times = None if cine.frame_times_s is None else cine.frame_times_s[chosen.start : chosen.stop]
-    frame_time_s = known_frame_time_s(times)
-    return {
-        "n_frames": len(chosen),
-        "height": height,
-        "width": width,
-        "first_frame": cine.source.first_frame + chosen.start,
-        "frame_time_s": frame_time_s or DEFAULT_FRAME_TIME_S,
-        "frame_time_known": frame_time_s is not None,
-        "frame_times_s": None if times is None else np.round(times - times[0], 6).tolist(),
-        "dynamic_range_db": cine.dynamic_range_db,
-        "planes": planes,
-        "geometry": _geometry(cine.geometry),
-        "regions": None if regions is None else {"origin": regions.origin, "names": regions.names},
-        "image": figures.image(result.std is not None),
-        "histograms": figures.histograms(),
-        "risk": {"reasons": REASONS, "marks": figures.marks},
-        "provenance": _provenance(result, show_source_name),
-        "source_sha256": cine.source.sha256,
-    }
 
 
 def _second(other: Against) -> dict[str, Any]:

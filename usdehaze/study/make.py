@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from usdehaze.cine import Polar
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.geometry import blank_screen
@@ -24,7 +23,7 @@ from usdehaze.io.own_files import LazyCine
 from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.together import commit, prepare
 from usdehaze.page_policy import page_policy
-from usdehaze.preview import frame_time_s, scan_convert
+from usdehaze.preview import as_scanned, frame_time_s
 from usdehaze.study.design import ARMS, CHOICE, ITEMS, KEY, SCALE, SIDES, Study, Trial, draw_study, key_of
 
 MAX_PAGE_BYTES = 256 * 10**6  # what a browser still opens in good time
@@ -103,8 +102,7 @@ def _pictures(result: OpenResult, frames: slice, with_screen: bool, digest: hash
         grey = db_to_grey(frame_db, cine.dynamic_range_db)
         if not with_screen:
             grey = blank_screen(grey, cine.geometry, 0)
-        if isinstance(cine.geometry, Polar):
-            grey = scan_convert(grey, cine.geometry)
+        grey = as_scanned(grey, cine.geometry)
         digest.update(grey.tobytes())
         packed = io.BytesIO()
         Image.fromarray(grey).save(packed, format="PNG")
@@ -117,8 +115,7 @@ def _pictures(result: OpenResult, frames: slice, with_screen: bool, digest: hash
 
 def _look(cine: LazyCine) -> dict[str, float]:
     """How fast its frames follow each other, and how much further apart rows are than columns in the pictures."""
-    row_per_column = 1.0 if isinstance(cine.geometry, Polar) else cine.geometry.row_per_column
-    return {"frame_time_s": frame_time_s(cine.frame_times_s), "row_per_column": row_per_column}
+    return {"frame_time_s": frame_time_s(cine.frame_times_s), "row_per_column": cine.geometry.row_per_column}
 
 
 def _page(study: str, reader: str, trials: Sequence[Trial], of_case: dict[str, dict[str, Any]]) -> str:

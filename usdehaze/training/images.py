@@ -20,6 +20,7 @@ from usdehaze.training.data import HAZE_PICKS, HELD_OUT_SEED, PICKS, InMemory, s
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
+HELD_OUT_SHARE = 0.02
 EXPECTED = "images (PNG, JPEG, BMP, TIFF), folders or .zip files of them, or arrays (.npy, .npz)"
 
 
@@ -150,14 +151,13 @@ class StoredImages(InMemory):
     Args:
         images: ``(N, C, H, W)`` in [0, 1], at least two.
         mirror: whether left and right mean nothing: each image is then mirrored half of the time.
-        share: held out, at least one and never all.
         purpose: of the random stream that picks them; images that are drawn side by side need one each.
     """
 
-    def __init__(self, images: Tensor, mirror: bool, share: float = 0.02, purpose: int = PICKS) -> None:
+    def __init__(self, images: Tensor, mirror: bool, purpose: int = PICKS) -> None:
         self.mirror, self.purpose = mirror, purpose
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(HELD_OUT_SEED))
-        out = some_of(share, len(images))
+        out = some_of(HELD_OUT_SHARE, len(images))
         self._held_out, self._train = images[order[:out]].half(), images[order[out:]].half()
         sides = "mirrored" if mirror else "as they are"
         self.fingerprint = f"{hashlib.sha256(self._train.numpy().tobytes()).hexdigest()[:16]}, {sides}"
@@ -177,7 +177,7 @@ class BlendedImages:
 
     simulated = False
 
-    def __init__(self, tissue: StoredImages, haze: StoredImages, share: float = 0.5) -> None:
+    def __init__(self, tissue: StoredImages, haze: StoredImages, share: float) -> None:
         self.tissue, self.haze, self.share = tissue, haze, share
         self.fingerprint = f"{tissue.fingerprint} and {haze.fingerprint}, blended {share:g}"
 

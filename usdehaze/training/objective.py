@@ -12,6 +12,7 @@ from usdehaze.priors.posterior import LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
 
 T_MIN = 1e-5  # the paper's first time
+HELD_OUT_NOISE = 7  # seed of the noise on frames that are not trained on
 PINBALL = 1.0  # weight of the quantiles' loss
 ALONE = 20.0  # noise level from which on the frame alone decides
 SIGMA_RANGE = {
@@ -81,9 +82,7 @@ class PosteriorObjective(nn.Module):
         return squares + PINBALL * pinball(told[:, n:], gain)
 
 
-def posterior_errors(
-    posterior: LearnedPosterior, pairs: Tensor, sigmas: tuple[float, ...], seed: int = 7
-) -> dict[str, list[float]]:
+def posterior_errors(posterior: LearnedPosterior, pairs: Tensor, sigmas: tuple[float, ...]) -> dict[str, list[float]]:
     """Errors on pairs that were not trained on, one value a noise level.
 
     Returns:
@@ -91,7 +90,7 @@ def posterior_errors(
         quantiles from 2.5 to 97.5 %, where there are quantiles.
     """
     c = posterior.channels
-    generator = torch.Generator(device=pairs.device).manual_seed(seed)
+    generator = torch.Generator(device=pairs.device).manual_seed(HELD_OUT_NOISE)
     found: dict[str, list[float]] = {"tissue": [], "haze": [], "inside": []}
     with torch.inference_mode():
         for sigma in sigmas:
@@ -110,9 +109,9 @@ def posterior_errors(
     return {name: values for name, values in found.items() if values}
 
 
-def held_out_loss(prior: Prior, frames: Tensor, sigmas: tuple[float, ...], seed: int = 7) -> list[float]:
+def held_out_loss(prior: Prior, frames: Tensor, sigmas: tuple[float, ...]) -> list[float]:
     """Mean squared error of the denoiser over ``sigma`` squared-error of doing nothing, one value per noise level."""
-    generator = torch.Generator(device=frames.device).manual_seed(seed)
+    generator = torch.Generator(device=frames.device).manual_seed(HELD_OUT_NOISE)
     out = []
     with torch.inference_mode():
         for sigma in sigmas:
@@ -137,9 +136,9 @@ def draw_batch(model: Prior | LearnedPosterior, frames: Tensor, generator: torch
     return sigma, torch.randn(noisy.shape, generator=generator, device=frames.device)
 
 
-def objective_on(model: Prior | LearnedPosterior, frames: Tensor, seed: int = 7) -> float:
+def objective_on(model: Prior | LearnedPosterior, frames: Tensor) -> float:
     """The training loss on frames that are not trained on: each once, always with the same noise."""
-    generator = torch.Generator(device=frames.device).manual_seed(seed)
+    generator = torch.Generator(device=frames.device).manual_seed(HELD_OUT_NOISE)
     sigma, noise = draw_batch(model, frames, generator)
     objective = objective_of(model)
     with torch.inference_mode():

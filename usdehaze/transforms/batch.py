@@ -12,8 +12,8 @@ from typing import Any
 
 from usdehaze.choices import check_flags
 from usdehaze.errors import UsdehazeError, foreign
-from usdehaze.io import RESULT_SUFFIX, Reading
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, distinct_stems, lost_in, naming_of
+from usdehaze.io import Reading
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, beside_result, distinct_stems, lost_in, naming_of
 from usdehaze.io.formats import DICOM, format_of
 from usdehaze.io.standing import made_otherwise, standing
 from usdehaze.plain_text import one_line
@@ -103,8 +103,7 @@ def _savers(scans: list[str], save: SaveUltrasoundd) -> dict[str, SaveUltrasound
 def _files_of(target: Path, scan: str, save_haze: bool) -> list[Path]:
     """The result of a scan and the files that belong to it."""
     suffixes = [DICOM_SUFFIX, DICOM_HAZE_SUFFIX][: 2 if save_haze else 1] if format_of(scan) is DICOM else []
-    stem = target.name.removesuffix(RESULT_SUFFIX)
-    return [target, *(target.with_name(stem + suffix) for suffix in suffixes)]
+    return [target, *(beside_result(target, suffix) for suffix in suffixes)]
 
 
 def _made_otherwise(target: Path, steps: object, say: Callable[[str], None]) -> bool:

@@ -18,8 +18,8 @@ from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions, check_options
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry import find_sector
-from usdehaze.transforms.layout import array_of, is_cine
-from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, check_apart, cine_of, dynamic_range_of, geometry_in, name_of
+from usdehaze.transforms.layout import array_of
+from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, check_cine, cine_of, dynamic_range_of, geometry_in, name_of
 from usdehaze.transforms.result import mark_estimates
 
 if TYPE_CHECKING:
@@ -124,12 +124,7 @@ class DehazeUltrasound(Transform):
         Returns:
             Tissue, or the tuple asked for, each of the shape of ``img``, dB.
         """
-        check_apart(img)
-        if not is_cine(img):
-            found = f"shape {tuple(img.shape)}" if hasattr(img, "shape") else type(img).__name__
-            raise InputError(
-                name_of(img), found, "an array or tensor (T, H, W), frames on the channel axis, or (1, T, H, W)"
-            )
+        check_cine(img, "an array or tensor (T, H, W), frames on the channel axis, or (1, T, H, W)")
         check_scan(img)
         missing = self.unknown_of(img)
         if missing:

@@ -16,8 +16,8 @@ from monai.utils import MetaKeys, TransformBackends, convert_to_dst_type
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.transforms.dehaze import check_dynamic_range
-from usdehaze.transforms.layout import array_of, is_cine
-from usdehaze.transforms.meta import check_apart, dynamic_range_of, name_of
+from usdehaze.transforms.layout import array_of
+from usdehaze.transforms.meta import check_cine, dynamic_range_of, name_of
 
 
 class DbToGrey(Transform):
@@ -63,10 +63,7 @@ class DbToGrey(Transform):
         Args:
             img: ``(T, H, W)`` or ``(1, T, H, W)`` dB; MetaTensor, Tensor or ndarray.
         """
-        check_apart(img)
-        if not is_cine(img):
-            found = f"shape {tuple(img.shape)}" if hasattr(img, "shape") else type(img).__name__
-            raise InputError(name_of(img), found, "dB frames (T, H, W) or (1, T, H, W)")
+        check_cine(img, "dB frames (T, H, W) or (1, T, H, W)")
         frames, span = array_of(img), dynamic_range_of(img, self.dynamic_range_db)
         low, high = float(frames.min()), float(frames.max())
         if not (low >= -span - 1e-3 and high <= 1e-3):  # also for NaN

@@ -28,12 +28,6 @@ def check_layout(layout: str) -> Layout:
     return layout
 
 
-def is_cine(image: Any) -> bool:
-    """Whether an array or tensor has the axes of one of the layouts."""
-    known = isinstance(image, np.ndarray | torch.Tensor)
-    return known and (image.ndim == 3 or (image.ndim == 4 and len(image) == 1))
-
-
 def n_frames_of(image: Any) -> int:
     """Number of frames of an image in either layout."""
     return int(image.shape[-3])

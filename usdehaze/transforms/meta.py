@@ -209,6 +209,19 @@ def check_apart(image: Any) -> None:
         raise InputError("batch of scans", found, "one scan", advice)
 
 
+def check_cine(image: Any, expected: str) -> None:
+    """Refuses what is no array or tensor with the axes of one of the layouts, and a collated batch.
+
+    Raises:
+        InputError: it is none, and what is expected.
+    """
+    check_apart(image)
+    known = isinstance(image, np.ndarray | torch.Tensor)
+    if not (known and (image.ndim == 3 or (image.ndim == 4 and len(image) == 1))):
+        found = f"shape {tuple(image.shape)}" if hasattr(image, "shape") else type(image).__name__
+        raise InputError(name_of(image), found, expected)
+
+
 def cine_of(image: Any, frames: np.ndarray, geometry: Geometry, dynamic_range_db: float) -> Cine:
     """A cine of these frames ``(T, H, W)`` float32 dB, with what the metadata of ``image`` says about their source.
 

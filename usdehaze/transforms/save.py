@@ -14,7 +14,7 @@ from monai.utils import ImageMetaKey, TransformBackends
 
 from usdehaze.choices import TransferSyntax, check_flags
 from usdehaze.io import RESULT_SUFFIX, ResultWriter, Sink
-from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, stem_of
+from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, beside_result, stem_of
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import SinkSet
 from usdehaze.result import Result
@@ -117,36 +117,26 @@ class SaveUltrasoundd(MapTransform):
         """Writes the files of a result, all or none, and tells which; the result file is the first."""
         source = Path(str(tissue.meta.get(ImageMetaKey.FILENAME_OR_OBJ) or name_of(tissue)))
         path = self.target_of(source)
-        stem = path.with_name(path.name.removesuffix(RESULT_SUFFIX))
         with ExitStack() as stack:
             scan = CineScan(result.cine, source)
             sinks: list[Sink] = [ResultWriter(path, scan, self.overwrite)]
             if is_dicom(tissue):
-                sinks += self._dicom_sinks(stem, result, tissue, stack)
+                sinks += self._dicom_sinks(path, tissue, stack)
             files = stack.enter_context(SinkSet(sinks, sinks[-1].scan))
             files.append(result)
             files.finish()
             files.commit()
         return [sink.path for sink in sinks]
 
-    def _dicom_sinks(self, stem: Path, result: Result, tissue: Any, stack: ExitStack) -> list[Sink]:
+    def _dicom_sinks(self, path: Path, tissue: Any, stack: ExitStack) -> list[Sink]:
         from usdehaze.io.dicom import DicomWriter
 
         scan = open_source(tissue)
         stack.callback(scan.close)
-        held = scan.read_db(0, scan.n_frames)
-        check_held(tissue, held)
+        check_held(tissue, scan.read_db(0, scan.n_frames))
         named = [(DICOM_SUFFIX, "tissue"), (DICOM_HAZE_SUFFIX, "haze")][: 2 if self.save_haze else 1]
-        return [
-            DicomWriter(
-                stem.with_name(stem.name + suffix),
-                scan,
-                what=what,
-                transfer_syntax=self.transfer_syntax,
-                overwrite=self.overwrite,
-            )
-            for suffix, what in named
-        ]
+        how: dict[str, Any] = {"transfer_syntax": self.transfer_syntax, "overwrite": self.overwrite}
+        return [DicomWriter(beside_result(path, suffix), scan, what=what, **how) for suffix, what in named]
 
 
 SaveUltrasoundD = SaveUltrasoundDict = SaveUltrasoundd

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from usdehaze.cine import Cine, Polar
+from usdehaze.cine import Cine
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
@@ -27,6 +28,19 @@ from usdehaze.validation.regions import (
 REPORTS = b"1.2.840.10008.5.1.4.1.1.88."  # DICOM structured reports are SOP classes under it
 ONE_SOURCE = "several results are of one source, and count as cines of their own: intervals and tests are too sure"
 NO_REGIONS = "no regions, so figures of the whole image alone; for gCNR: --roi FILE, or --roi auto"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How results are measured, and what is made of them: see `run`; ``margin_px`` is decided."""
+
+    bins: int | None
+    roi: Path | None
+    labels: Labels | None
+    margin_px: float
+    truth: Path | None
+    report: Path | None
+    with_screen: bool
 
 
 def run(
@@ -90,7 +104,7 @@ def run(
         check_target(sr, True, subject.files)
         check_same_kind(sr, REPORTS)
     if results:
-        document, failed = _measure(results, gcnr_bins, roi, values, margin_px, truth, report, with_screen)
+        document, failed = _measure(results, Asked(gcnr_bins, roi, values, margin_px, truth, report, with_screen))
     else:
         document, failed = _benchmark(gcnr_bins, quiet), 0
 
@@ -109,36 +123,25 @@ def run(
     return 1 if failed else 0
 
 
-def _measure(
-    results: list[Path],
-    bins: int | None,
-    roi: Path | None,
-    labels: Labels | None,
-    margin_px: float,
-    truth: Path | None,
-    report: Path | None,
-    with_screen: bool,
-) -> tuple[dict[str, Any], int]:
+def _measure(results: list[Path], asked: Asked) -> tuple[dict[str, Any], int]:
     """Metrics of result files, and how many of them failed. One bad file never stops the rest."""
     from usdehaze.io.atomic import atomic
 
     records: list[dict[str, Any]] = []
-    failed = 0
+    failed, roi, truth = 0, asked.roi, asked.truth
     measured: set[Path] = set()
     drawn: dict[Path, Hashable] = {}  # files of regions in a folder, and the hash of the scan that they are of
     sources: list[str] = []  # of those that could be
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
-        pdf = None if report is None else stack.enter_context(atomic(report / "report.pdf", True, results))
+        pdf = asked.report and stack.enter_context(atomic(asked.report / "report.pdf", True, results))
         for path in results:
             try:
                 name = path.name if unique else str(path)
                 if path.resolve() in measured:
                     raise InputError(path, "is named twice", "every result once: it would count as another cine")
                 measured.add(path.resolve())
-                found, source = _measure_one(
-                    path, name, bins, roi, labels, margin_px, truth, report, pdf, not records, with_screen, drawn
-                )
+                found, source = _measure_one(path, name, asked, pdf, not records, drawn)
             except UsdehazeError as error:
                 if len(results) == 1:
                     raise
@@ -153,8 +156,8 @@ def _measure(
     if truth is not None:
         settings["truth"] = truth.name
     if roi is not None:
-        settings |= {"roi": roi.name, "regions": _origin(records, roi, labels, margin_px)}
-    document = metrics_document(records, bins, **settings)
+        settings |= {"roi": roi.name, "regions": _origin(records, roi, asked)}
+    document = metrics_document(records, asked.bins, **settings)
     if len(set(sources)) < len(sources):
         document["settings"]["warnings"].append(ONE_SOURCE)
     if roi is None:
@@ -162,27 +165,16 @@ def _measure(
     return document, failed
 
 
-def _origin(records: list[dict[str, Any]], roi: Path, labels: Labels | None, margin_px: float) -> dict[str, Any]:
+def _origin(records: list[dict[str, Any]], roi: Path, asked: Asked) -> dict[str, Any]:
     """Where the regions of these records came from."""
     if any(record.get("regions") == AUTOMATIC for record in records):
         return {"origin": AUTOMATIC, "source": "the input", "margin_px": 0.0}
-    regions: dict[str, Any] = {"origin": GIVEN, "source": roi.name, "margin_px": margin_px}
-    return regions if labels is None else regions | {"labels": dict(labels)}
+    regions: dict[str, Any] = {"origin": GIVEN, "source": roi.name, "margin_px": asked.margin_px}
+    return regions if asked.labels is None else regions | {"labels": dict(asked.labels)}
 
 
 def _measure_one(
-    path: Path,
-    name: str,
-    bins: int | None,
-    roi: Path | None,
-    labels: Labels | None,
-    margin_px: float,
-    truth: Path | None,
-    report: Path | None,
-    pdf: Path | None,
-    first: bool,
-    with_screen: bool,
-    drawn: dict[Path, Hashable],
+    path: Path, name: str, asked: Asked, pdf: Path | None, first: bool, drawn: dict[Path, Hashable]
 ) -> tuple[list[dict[str, Any]], str]:
     """Records of one result file, with the name it has in them, and its source; its panels and its page where there is
     a report. The source is its hash, or where it has none the result's path.
@@ -195,14 +187,14 @@ def _measure_one(
     doubts = doubts_of(path)
     for doubt in doubts:
         print(f"usdehaze: {one_line(f'{path}: {doubt}')}", file=sys.stderr)
-    cine = result.cine
+    cine, roi, bins = result.cine, asked.roi, asked.bins
     regions = None
     if roi is not None:
         stem = stem_for(roi, path, cine.source)
         check_scan_of(roi, stem, path, cine.source.sha256, drawn)
-        regions = find_regions(roi, cine, stem, labels, margin_px, path)
+        regions = find_regions(roi, cine, stem, asked.labels, asked.margin_px, path)
     simulated = cine.source.name or path.name.replace(".dehazed", "")
-    true_tissue_db = None if truth is None else _true_tissue(truth, simulated, cine)
+    true_tissue_db = None if asked.truth is None else _true_tissue(asked.truth, simulated, cine)
     span, start = cine.dynamic_range_db, cine.source.first_frame
     image = image_mask(cine.geometry, (cine.frames.shape[1], cine.frames.shape[2]))
     inside = image if regions is None else None
@@ -210,20 +202,20 @@ def _measure_one(
     doubts += [] if regions is None else regions.leaving(image)
     if doubts:
         records = [{**record, "doubts": doubts} for record in records]
-    if report is not None and pdf is not None:
+    if asked.report is not None and pdf is not None:
         from usdehaze.geometry import blank_screen
         from usdehaze.validation.pdf import append_page, cine_page
         from usdehaze.validation.report import write_panels
 
         images = {"input": cine.frames, "tissue": result.tissue, "haze": result.haze}
-        if not with_screen:
+        if not asked.with_screen:
             images = {caption: blank_screen(frames, cine.geometry, -span) for caption, frames in images.items()}
         if regions is not None:
             panels = name.removesuffix(".h5").replace("/", "_")
-            write_panels(report, panels, images, span, regions, [path], start)
-        settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, labels, margin_px)}
+            write_panels(asked.report, panels, images, span, regions, [path], start)
+        settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, asked)}
         document = metrics_document(records, bins, **settings)
-        shape = 1.0 if isinstance(cine.geometry, Polar) else cine.geometry.row_per_column
+        shape = cine.geometry.row_per_column
         append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, shape), first)
     return records, cine.source.sha256 or str(path)
 

@@ -22,7 +22,7 @@ import numpy as np
 from usdehaze.validation import metrics
 from usdehaze.validation.regions import AUTOMATIC, AUTOMATIC_METHOD, FAINT, ROLES, Regions
 from usdehaze.validation.tally import Tally
-from usdehaze.validation.uncertainty import gcnr_figures
+from usdehaze.validation.uncertainty import SEED, gcnr_figures
 from usdehaze.validation.whole_image import faint_figures, image_figures
 
 FEW_PIXELS = 1000  # gCNR of smaller regions is said to be unsure
@@ -228,25 +228,23 @@ def evaluate_cine(
     return records
 
 
-def summarise(records: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any]:
+def summarise(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Means over the records that have a metric, with intervals.
 
     A cluster of the bootstrap is a cine; where there is one cine only, a frame. The frames of one cine are not
     independent, so the interval of a single cine speaks of its frames, never of other patients.
     """
-    return Tally.of(records).summary(seed)
+    return Tally.of(records).summary()
 
 
-def metrics_document(
-    records: Sequence[dict[str, Any]], bins: int | None, seed: int = 0, **settings: Any
-) -> dict[str, Any]:
+def metrics_document(records: Sequence[dict[str, Any]], bins: int | None, **settings: Any) -> dict[str, Any]:
     """The whole Metrics JSON, as a dict, from the records of all frames."""
-    return {**tallied_document(Tally.of(records), bins, seed, **settings), "frames": list(records)}
+    return {**tallied_document(Tally.of(records), bins, **settings), "frames": list(records)}
 
 
-def tallied_document(tally: Tally, bins: int | None, seed: int = 0, **settings: Any) -> dict[str, Any]:
+def tallied_document(tally: Tally, bins: int | None, **settings: Any) -> dict[str, Any]:
     """The Metrics JSON, as a dict, without its records: ``frames`` is empty."""
-    summary = tally.summary(seed)
+    summary = tally.summary()
     n_records, n_cines = len(tally.cines), len(set(tally.cines))
     cluster = "cine" if n_cines > 1 else "frame" if n_records > 1 else "block of pixels"
     estimators = {name: ESTIMATORS[name] for name in summary if name in ESTIMATORS}
@@ -266,7 +264,7 @@ def tallied_document(tally: Tally, bins: int | None, seed: int = 0, **settings: 
             "ci95_cluster": cluster,
             "paired": PAIRED,
             "warnings": _warnings(tally, cluster),
-            "seed": seed,
+            "seed": SEED,
             **settings,
         },
     }

@@ -87,17 +87,18 @@ def leak_bits(haze_db: ArrayLike, true_tissue_db: ArrayLike, true_haze_db: Array
     return mutual_information(haze_db, true_tissue_db) - mutual_information(true_haze_db, true_tissue_db)
 
 
-def mutual_information(a: ArrayLike, b: ArrayLike, bins: int = LEAK_BINS) -> float:
+def mutual_information(a: ArrayLike, b: ArrayLike) -> float:
     """Mutual information of two images pixel by pixel, in bits.
 
     Both are cut into bins that hold equal shares of the pixels, on mid-ranks, so that no increasing change of grey
     levels matters and equal values share a bin. Two Gaussians of correlation r have ``-log2(1 - r^2) / 2`` bits before
     binning, which loses a few per cent.
     """
-    index_a, index_b = _rank_bins(a, bins), _rank_bins(b, bins)
+    index_a, index_b = _rank_bins(a), _rank_bins(b)
     if index_a.size != index_b.size:
         raise ValueError(f"images differ in size: {index_a.size} and {index_b.size} pixels")
-    joint = np.bincount(index_a * bins + index_b, minlength=bins * bins).reshape(bins, bins) / index_a.size
+    counts = np.bincount(index_a * LEAK_BINS + index_b, minlength=LEAK_BINS**2)
+    joint = counts.reshape(LEAK_BINS, LEAK_BINS) / index_a.size
     independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     there = joint > 0
     return float((joint[there] * np.log2(joint[there] / independent[there])).sum())
@@ -222,8 +223,8 @@ def _centred(*images: ArrayLike) -> list[np.ndarray]:
     return [values - values.mean() if np.ptp(values) > 0 else np.zeros_like(values) for values in flat]
 
 
-def _rank_bins(values: ArrayLike, bins: int) -> np.ndarray:
+def _rank_bins(values: ArrayLike) -> np.ndarray:
     """Bin of every pixel, flat: its mid-rank in equal shares."""
     flat = np.asarray(values, dtype=np.float64).ravel()
     twice_rank = np.rint(2 * stats.rankdata(flat)).astype(np.int64)
-    return bins * (twice_rank - 1) // (2 * flat.size)
+    return LEAK_BINS * (twice_rank - 1) // (2 * flat.size)

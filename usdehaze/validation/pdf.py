@@ -74,8 +74,8 @@ def cine_page(
         below.table(document, most_lines)
         below.pairs(provenance(attrs, document["settings"]))
         for warning in document["settings"]["warnings"]:
-            below.paragraph(f"Note: {warning}.", SMALL)
-        below.paragraph(ADVICE, SMALL)
+            below.paragraph(f"Note: {warning}.")
+        below.paragraph(ADVICE)
         below.line(PURPOSE, TEXT)
         room = PAGE_PX[1] - 2 * MARGIN_PX - page.y - below.y
         if room >= LEAST_PICTURE_PX:
@@ -183,10 +183,10 @@ class _Sheet:
         self.draw.text((0, self.y), shorten(text, font, INNER_PX), fill=colour, font=font)
         self.y += round(LEADING * size)
 
-    def paragraph(self, text: str, size: int) -> None:
-        """As many lines as it takes."""
-        for line in wrap(text, _font(size), INNER_PX):
-            self.line(line, size)
+    def paragraph(self, text: str) -> None:
+        """As many small lines as it takes."""
+        for line in wrap(text, _font(SMALL), INNER_PX):
+            self.line(line, SMALL)
         self.y += GAP_PX // 2
 
     def pictures(self, tiles: dict[str, np.ndarray], room_px: int, row_per_column: float) -> None:

@@ -104,12 +104,13 @@ def error_figures(scene: Scene, tissue_db: np.ndarray, t: int = 0) -> dict[str, 
     return figures | {"psnr_db": figure(*psnr)}
 
 
-def wall_error(scene: Scene, tissue_db: np.ndarray, t: int = 0) -> dict[str, Any]:
-    """``wall_error_db`` of one frame, mean of the image less that of the true tissue on walls; nothing without any."""
-    walls, true = scene.walls[t], scene.clean.frames[t]
+def wall_error(scene: Scene, tissue_db: np.ndarray) -> dict[str, Any]:
+    """``wall_error_db`` of the first frame, mean of the image less that of the true tissue on walls; nothing without
+    any."""
+    walls, true = scene.walls[0], scene.clean.frames[0]
     if not walls.any():
         return {}
-    images = scene.hazy.frames[t], tissue_db
+    images = scene.hazy.frames[0], tissue_db
     return {"wall_error_db": figure(*(metrics.mean_shift_db(true[walls], image[walls]) for image in images))}
 
 

@@ -43,7 +43,6 @@ METHODS = {
 }
 DECIBELS, RATIO, PIXELS = ("dB", "UCUM", "decibel"), ("1", "UCUM", "no units"), ("{pixels}", "UCUM", "pixels")
 NUMBER = 901  # of the series, added to 1000 times the source's
-DEVICE = "2.25.279771185206611371875735476962146651638"  # usdehaze, as in the header of its files
 
 
 @dataclass(frozen=True)
@@ -119,13 +118,14 @@ def structured_report(document: dict[str, Any], subject: Subject) -> Dataset:
     """
     highdicom = needed("highdicom", "report")
     from usdehaze.io.dicom.companion import adopted, series_number_beside, stand_in
+    from usdehaze.io.dicom.derive import IMPLEMENTATION
 
     groups = [*_groups(document, subject)]
     if not groups:
         raise InputError(subject.files[0], "no figure to report has a value")
     sr, images = highdicom.sr, [subject.source, *([subject.derived] if subject.derived else [])]
     device = sr.DeviceObserverIdentifyingAttributes(
-        uid=DEVICE, name="usdehaze", manufacturer_name="usdehaze", model_name=f"usdehaze {usdehaze.__version__}"
+        uid=IMPLEMENTATION, name="usdehaze", manufacturer_name="usdehaze", model_name=f"usdehaze {usdehaze.__version__}"
     )
     observer = sr.ObserverContext(
         observer_type=_code("121007", "DCM", "Device"), observer_identifying_attributes=device
@@ -229,12 +229,8 @@ def _code(value: str, scheme: str, meaning: str) -> Any:
 def _derived(result: Path, run: str) -> Dataset | None:
     """Attributes of the derived image of the tissue that the same run wrote beside a result."""
     from usdehaze.io.detect import DICOM_SUFFIX, beside_result
-    from usdehaze.io.dicom.header import open_header
+    from usdehaze.io.dicom.header import image_attributes
     from usdehaze.io.runs import run_of
 
     path = beside_result(result, DICOM_SUFFIX)
-    if not run or not path.is_file() or run_of(path) != run:
-        return None
-    header = open_header(path)
-    header.file.close()
-    return header.attributes
+    return image_attributes(path) if run and path.is_file() and run_of(path) == run else None

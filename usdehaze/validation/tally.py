@@ -58,10 +58,10 @@ class Tally:
         self.automatic |= record.get("regions") == AUTOMATIC
         self.doubts |= {f"{record['cine']}: {doubt}" for doubt in record.get("doubts", ())}
 
-    def summary(self, seed: int = 0) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Means over the records that have a metric, with intervals: see `usdehaze.validation.evaluate.summarise`."""
         clusters = self._clusters()
-        return {name: column.summary(self.cines, clusters, seed) for name, column in self._columns.items()}
+        return {name: column.summary(self.cines, clusters) for name, column in self._columns.items()}
 
     def fewest_clusters(self) -> float:
         """Clusters that the interval of a mean comes from, of the figure with the fewest; infinite without any."""
@@ -96,18 +96,18 @@ class _Column:
             column.append(_float(entry[part]))
         self.rows.append(row)
 
-    def summary(self, cines: list[str], clusters: list[str], seed: int) -> dict[str, Any]:
+    def summary(self, cines: list[str], clusters: list[str]) -> dict[str, Any]:
         values = {part: np.array(column) for part, column in self.values.items()}
         both = np.isfinite(values["delta"])  # so that the means are of the same frames, and differ by that of delta
         mean = {part: _mean(column[both] if both.any() else column) for part, column in values.items()}
         varied = self.values["tissue" if mean["delta"] is None else "delta"]
-        interval = bootstrap_ci95(varied, [clusters[row] for row in self.rows], seed=seed)
+        interval = bootstrap_ci95(varied, [clusters[row] for row in self.rows])
         summary: dict[str, Any] = {**mean, "ci95": None if interval is None else list(interval)}
         if len(self.rows) == 1:
             summary["ci95"] = self.first_ci95
         if mean["delta"] is not None:
             before, after = self.values["input"], self.values["tissue"]
-            summary["paired"] = paired_statistics(before, after, [cines[row] for row in self.rows], seed)
+            summary["paired"] = paired_statistics(before, after, [cines[row] for row in self.rows])
         if self.bias:
             summary["bias"] = {part: _mean(np.array(column)) for part, column in self.bias.items()}
         return summary

@@ -17,6 +17,7 @@ from usdehaze.validation.speckle import bounding_box, correlation_lags, design_e
 
 N_DEALS = 200  # random deals of the pixels for the bias of gCNR
 N_RESAMPLES = 1000  # of the block bootstrap
+N_CLUSTER_RESAMPLES, SEED = 2000, 0  # of that of whole clusters
 MAX_BLOCKS = 400  # a region; larger blocks rather than more of them
 MIN_BLOCKS_A_SIDE = 3
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
@@ -185,9 +186,7 @@ def _interval(values: np.ndarray) -> list[float]:
     return [float(low), float(high)]
 
 
-def bootstrap_ci95(
-    values: ArrayLike, clusters: ArrayLike, seed: int = 0, n_resamples: int = 2000
-) -> tuple[float, float] | None:
+def bootstrap_ci95(values: ArrayLike, clusters: ArrayLike, seed: int = SEED) -> tuple[float, float] | None:
     """95 % percentile interval of a mean, by resampling whole clusters with replacement.
 
     Frames of one cine resemble each other, so they are drawn together: a resample takes as many clusters as there
@@ -198,7 +197,6 @@ def bootstrap_ci95(
         values: ``(N,)`` one figure a frame; non-finite ones are left out.
         clusters: ``(N,)`` label of the cluster each value belongs to.
         seed: of the resampling; the same seed gives the same interval.
-        n_resamples: number of resamples.
     """
     values, clusters = np.asarray(values, dtype=np.float64), np.asarray(clusters)
     keep = np.isfinite(values)
@@ -207,15 +205,15 @@ def bootstrap_ci95(
         return None
     total = np.bincount(index, weights=values[keep])
     count = np.bincount(index)
-    rng, means = np.random.default_rng(seed), np.empty(n_resamples)
-    for part in blocks(n_resamples, max(1, DRAWN_AT_ONCE // names.size)):  # the draws are those of one array of all
+    rng, means = np.random.default_rng(seed), np.empty(N_CLUSTER_RESAMPLES)
+    for part in blocks(N_CLUSTER_RESAMPLES, max(1, DRAWN_AT_ONCE // names.size)):  # drawn as if all at once
         drawn = rng.integers(names.size, size=(part.stop - part.start, names.size))
         means[part] = total[drawn].sum(axis=1) / count[drawn].sum(axis=1)
     low, high = _interval(means)
     return low, high
 
 
-def paired_statistics(before: ArrayLike, after: ArrayLike, clusters: ArrayLike, seed: int = 0) -> dict[str, Any]:
+def paired_statistics(before: ArrayLike, after: ArrayLike, clusters: ArrayLike) -> dict[str, Any]:
     """Paired comparison over patients: mean difference, its 95 % interval, Wilcoxon signed-rank test.
 
     The frames of one cine are not independent, so the differences of a cluster are averaged first: a cluster counts
@@ -224,7 +222,6 @@ def paired_statistics(before: ArrayLike, after: ArrayLike, clusters: ArrayLike, 
     Args:
         before, after: ``(N,)`` one figure a frame; pairs that are not finite are left out.
         clusters: ``(N,)`` label of the cluster (cine, patient) each frame belongs to.
-        seed: of the bootstrap.
 
     Returns:
         ``n_clusters``; ``mean_difference`` (after minus before, mean of the clusters' means; None without any);
@@ -235,7 +232,7 @@ def paired_statistics(before: ArrayLike, after: ArrayLike, clusters: ArrayLike, 
     keep = np.isfinite(difference)
     names, index = np.unique(np.asarray(clusters)[keep], return_inverse=True)
     means = np.bincount(index, weights=difference[keep]) / np.bincount(index)
-    interval = bootstrap_ci95(means, names, seed=seed)
+    interval = bootstrap_ci95(means, names)
     test = stats.wilcoxon(means) if names.size > 1 and means.any() else None
     return {
         "n_clusters": int(names.size),

@@ -23,14 +23,13 @@ from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.plain import choose
-from usdehaze.io.limits import MAX_FRAMES_BYTES, MIN_SIDE
+from usdehaze.io.limits import MAX_FRAMES_BYTES, MIN_SIDE, MOST_DEFLATED
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.io.times_beside import around, tells_times, times_of
 
 _NUMBERS = {*"uint8 int8 uint16 int16 uint32 int32 uint64 int64 single double".split()}  # as NumPy calls them, too
 _CONTAINERS = {"struct", "cell"}
-_MOST_COMPRESSED = 1032  # what zlib can reach
 _MATRIX, _COMPRESSED = 14, 15  # types of elements
 _MAX_DEPTH = 8  # of structures in structures
 _MAX_ARRAYS = 100_000
@@ -107,7 +106,7 @@ def check_elements(path: Any) -> None:
             if kind == _COMPRESSED:
                 inner = zlib.decompressobj().decompress(tag[8:], 8)
                 declared = int.from_bytes(inner[4:8], order)  # type: ignore[arg-type]
-                check_array((declared,), np.dtype(np.uint8), length, _MOST_COMPRESSED, path)
+                check_array((declared,), np.dtype(np.uint8), length, MOST_DEFLATED, path)
             at += 8 + length
 
 

@@ -20,12 +20,11 @@ from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import check_array
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frames_of, third_axis
-from usdehaze.io.limits import MIN_SIDE, check_frame
+from usdehaze.io.limits import MIN_SIDE, MOST_DEFLATED, check_frame
 from usdehaze.io.stored_cine import TIMES_WITHOUT_UNIT, StoredCine
 from usdehaze.io.stored_scan import StoredScan
 
 _MAX_OFFSET = 2**24  # bytes of header and extensions before the values
-_MOST_COMPRESSED = 1032  # what gzip can reach
 _METRES = {"meter": 1.0, "mm": 1e-3, "micron": 1e-6}
 _SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 _TIME, _COMPONENT = 3, 4  # axes
@@ -100,7 +99,7 @@ class _Values:
         check_frame((sides[self.long[1]], sides[self.long[0]]), path)
         if not 0 <= header.get_data_offset() <= _MAX_OFFSET:
             raise InputError(path, f"has {header.get_data_offset()} bytes before its values", f"at most {_MAX_OFFSET}")
-        check_array(sides, stored, path.stat().st_size, _MOST_COMPRESSED if packed else 1, path)
+        check_array(sides, stored, path.stat().st_size, MOST_DEFLATED if packed else 1, path)
         self._values = ArrayProxy(file, header)
         scaled = (self._values.slope, self._values.inter) != (1, 0)
         self.shape, self.dtype = sides[::-1], np.dtype(np.float64) if scaled else stored

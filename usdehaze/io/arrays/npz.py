@@ -18,11 +18,11 @@ from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.plain import choose
+from usdehaze.io.limits import MOST_DEFLATED
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.io.times_beside import around, times_of
 
-_MOST_COMPRESSED = 1032  # what deflate can reach
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the two that NumPy writes
 _BLOCK = 2**20
 
@@ -72,8 +72,8 @@ class NpzScan(StoredScan):
                     shape, _, dtype = read_npy_header(file, self.path)  # type: ignore[arg-type]
                 except InputError:
                     continue
-            check_array(shape, dtype, info.compress_size, _MOST_COMPRESSED, self.path)
-            if info.file_size > max(info.compress_size, 1) * _MOST_COMPRESSED:
+            check_array(shape, dtype, info.compress_size, MOST_DEFLATED, self.path)
+            if info.file_size > max(info.compress_size, 1) * MOST_DEFLATED:
                 raise InputError(self.path, f"declares {info.file_size} bytes but stores {info.compress_size}")
             members[info.filename.removesuffix(".npy")] = (shape, dtype)
         return members

@@ -21,8 +21,8 @@ from usdehaze.io.detect import sha256_of
 from usdehaze.io.dicom.copying import kept_attributes
 from usdehaze.io.dicom.header import (
     MULTIFRAME_CLASSES,
+    image_attributes,
     numbers,
-    open_header,
     sop_class,
     sop_instance,
     whole_number,
@@ -66,9 +66,7 @@ def source_image(result: Path, source: Source, given: Path | None) -> tuple[Path
         raise InputError(given or result, missing, "the source of the result", "name it with --source FILE")
     if not source.sha256 or sha256_of(path) != source.sha256:
         raise InputError(path, f"is not the file that {result.name} was made of", "one with the same SHA-256")
-    header = open_header(path)
-    header.file.close()
-    attributes = header.attributes
+    attributes = image_attributes(path)
     ids = {"SOP Instance UID": sop_instance(attributes)}
     ids |= {name: word(attributes, name.replace(" ", "")) for name in ("Series Instance UID", "Study Instance UID")}
     if lacking := [name for name, value in ids.items() if not value]:

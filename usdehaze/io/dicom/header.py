@@ -14,7 +14,6 @@ from pydicom.uid import (
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
-    MediaStorageDirectoryStorage,
 )
 
 from usdehaze.errors import InputError
@@ -94,13 +93,15 @@ def open_header(path: str | os.PathLike[str]) -> Header:
         raise unreadable(path, type(error).__name__) from None
 
 
-def is_image(path: str | os.PathLike[str]) -> bool:
-    """False for a DICOMDIR, the table of contents of a medium."""
-    try:
-        with quiet():
-            return read_meta(path).get("MediaStorageSOPClassUID") != MediaStorageDirectoryStorage
-    except Exception:
-        return True
+def image_attributes(path: str | os.PathLike[str]) -> Dataset:
+    """The attributes of the ultrasound image in a file, without the pixel data.
+
+    Raises:
+        InputError: see `open_header`.
+    """
+    header = open_header(path)
+    header.file.close()
+    return header.attributes
 
 
 def unreadable(path: object, reason: str) -> InputError:

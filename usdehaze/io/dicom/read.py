@@ -131,7 +131,6 @@ class DicomScan(StoredScan):
     def _find_geometry(self, stored: StoredCine) -> tuple[Geometry, tuple[str, ...]]:
         """From the file's regions and from frames all over the file, those that are damaged left out."""
         file = self._dicom
-        self.shape = stored.shape[1:]
         pictures: list[Picture] = []
         for index in sector_frames(stored.shape, FRAMES_USED):
             try:

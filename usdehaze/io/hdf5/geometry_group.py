@@ -58,11 +58,9 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
         group = file["geometry"]
         kind = attribute(group, "kind")
         if kind == "polar":
-            depths_m, angles_rad = (_axis(file, f"geometry/{n}", path) for n in ("depths_m", "angles_rad"))
-            for axis in (depths_m, angles_rad):
-                if axis.ndim != 1 or not np.all(np.isfinite(axis)) or np.any(np.diff(axis) <= 0):
-                    raise ValueError("depths and angles must increase")
-            return Polar(depths_m, angles_rad)
+            polar = Polar(*(_axis(file, f"geometry/{n}", path) for n in ("depths_m", "angles_rad")))
+            polar.check()
+            return polar
         if kind != "cartesian":
             raise ValueError(f"unknown kind {kind!r}")
         sector = None
@@ -70,14 +68,14 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
             values = {field.name: attribute_value(group["sector"], field.name) for field in fields(Sector)}
             sector = _sector(path, **{name: float(value) for name, value in values.items()})
         spacing_m = _pair(attribute_value(group, "spacing_m")) if "spacing_m" in group.attrs else None
-        if spacing_m is not None and not all(0 < side < np.inf for side in spacing_m):
-            raise ValueError("pixels must be some way apart")
         others: tuple[Sector, ...] = ()
         if "others" in group:
             rows = get_dataset(file, "geometry/others", path)[()]
             others = tuple(_sector(path, *(float(value) for value in row)) for row in rows)
         origin_m = _pair(attribute_value(group, "origin_m"))
-        return Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"), others)
+        cartesian = Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"), others)
+        cartesian.check()
+        return cartesian
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         reason = type(error).__name__  # its words may quote what lies there
         raise InputError(path, f"group geometry cannot be used ({reason})", advice="write the file again") from None

@@ -6,7 +6,7 @@ import numpy as np
 
 from usdehaze.io.ffmpeg import Decoder, look_through
 from usdehaze.io.picture import Picture
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import StoredCine, rising
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.notes import Guess
 
@@ -22,11 +22,11 @@ class FilmScan(StoredScan):
     def _open(self) -> StoredCine:
         film = look_through(self.path)
         decoder = self._file = Decoder(self.path, film.size, self.path, "its first frame")
-        times, notes = film.times_s, list[str]()
+        times, notes = rising(film.times_s), list[str]()
         if film.damaged:
             note = "The film seems damaged or cut off: frames may be missing, or partly made up by the decoder."
             notes.append(Guess(note, "a film that is whole"))
-        if len(times) > 1 and np.all(np.diff(times) > 0):
+        if times is not None:
             rate = (len(times) - 1) / (times[-1] - times[0])
             notes.append(f"Frame times are those of the film, {rate:.4g} frames/s.")
         is_square = abs(film.pixel_aspect - 1) <= 0.01 or not 0.2 <= film.pixel_aspect <= 5
@@ -35,11 +35,11 @@ class FilmScan(StoredScan):
         return StoredCine(
             "film",
             "",
-            (len(times), *film.size),
+            (len(film.times_s), *film.size),
             np.dtype(np.uint8),
             lambda index: decoder.read(index)[0],
             aspect=1.0 if is_square else 1 / film.pixel_aspect,
-            frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
+            frame_times_s=times,
             assumptions=tuple(notes),
             picture=lambda index: picture_of(decoder.read(index)),
         )

@@ -13,7 +13,7 @@ from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
-from usdehaze.io.stored_cine import StoredCine
+from usdehaze.io.stored_cine import StoredCine, rising
 
 
 class GifImage:
@@ -60,7 +60,7 @@ class GifImage:
             (len(times), self._image.height, self._image.width),
             np.dtype(np.uint8),
             self.read,
-            frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
+            frame_times_s=rising(times),
             assumptions=notes,
             picture=self.picture if self._colour else None,
         )

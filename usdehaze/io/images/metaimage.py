@@ -16,13 +16,13 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.layouts.axes import third_axis
 from usdehaze.io.images.metaimage_header import read_header
+from usdehaze.io.limits import MOST_DEFLATED
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine
 
 _READ_BYTES = 2**20
 _ANY_HEADER = 32  # of zlib or gzip, as ITK reads both
-_MOST_COMPRESSED = 1032  # what zlib can reach
 
 
 class MetaImage:
@@ -49,7 +49,7 @@ class MetaImage:
 
     def _check_size(self, file: Path) -> None:
         stored, needed = file.stat().st_size - max(self.header.skipped, 0), self._in_file * self._frame_bytes
-        if needed > stored * (_MOST_COMPRESSED if self.header.compressed else 1):
+        if needed > stored * (MOST_DEFLATED if self.header.compressed else 1):
             raise InputError(self.path, f"declares {needed} bytes but stores {max(stored, 0)}")
 
     @property

@@ -22,7 +22,7 @@ from usdehaze.io.images.tiff import as_declared, calibration, images_declared, o
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
-from usdehaze.io.stored_cine import ImageFile, StoredCine
+from usdehaze.io.stored_cine import ImageFile, StoredCine, rising
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.notes import Guess
 
@@ -75,7 +75,7 @@ class ImageFolderScan(ImageScan):
                         f"{first.shape[1]} x {first.shape[2]} {first.dtype} as in {paths[0].name}",
                         "give images that belong to no cine one by one",
                     )
-                return Picture(one.read(0)) if one.picture is None else one.picture(0)
+                return one.picture_of(0)
 
         return StoredCine(
             f"folder of images ({first.layout})",
@@ -97,7 +97,7 @@ class ImageFolderScan(ImageScan):
         """Refuses a folder with files that are called images and are none: they are frames that were lost."""
         suffixes = {path.suffix.lower() for path in images}
         for path in sorted(self.path.iterdir()):
-            called = path.suffix.lower() in suffixes - {""} and not is_left_out(path)
+            called = path.suffix.lower() in suffixes - {""} and not is_left_out(path.name)
             if called and path.is_file() and path not in images:
                 found, advice = f"{path.name} is no image ({kind_of(path)})", "mend it, or take it away"
                 raise InputError(self.path, found, "an image, as its name says", advice)
@@ -156,7 +156,7 @@ class PillowImage:
 
     def stored(self) -> StoredCine:
         """The frames."""
-        first, times = self._first.levels, self._starts_s
+        first = self._first.levels
         return StoredCine(
             f"{self.kind} image",
             "",
@@ -164,7 +164,7 @@ class PillowImage:
             first.dtype,
             self.read,
             spacing_m=self._spacing_m,
-            frame_times_s=times if len(times) > 1 and np.all(np.diff(times) > 0) else None,
+            frame_times_s=rising(self._starts_s),
             assumptions=self._notes + (("Colours taken as their luma.",) if self._colour else ()),
             picture=self.picture,  # a page in colour may follow
         )

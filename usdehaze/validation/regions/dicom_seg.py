@@ -112,15 +112,10 @@ def _image(path: Path, dataset: Any) -> str:
 def _derived(result: Path) -> set[str]:
     """SOP Instance UIDs of the derived images beside a result."""
     from usdehaze.io.detect import DICOM_HAZE_SUFFIX, DICOM_SUFFIX, beside_result
-    from usdehaze.io.dicom.header import open_header, sop_instance
+    from usdehaze.io.dicom.header import image_attributes, sop_instance
 
-    found = set()
-    for path in (beside_result(result, suffix) for suffix in (DICOM_SUFFIX, DICOM_HAZE_SUFFIX)):
-        if path.is_file():
-            header = open_header(path)
-            header.file.close()
-            found.add(sop_instance(header.attributes))
-    return found
+    paths = (beside_result(result, suffix) for suffix in (DICOM_SUFFIX, DICOM_HAZE_SUFFIX))
+    return {sop_instance(image_attributes(path)) for path in paths if path.is_file()}
 
 
 def _segment_number(item: Any, dataset: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from usdehaze.budget import read_text, spend
-from usdehaze.cine import Cartesian, Geometry, Polar
+from usdehaze.cine import Geometry, positions_m
 from usdehaze.errors import InputError
 from usdehaze.validation.regions.masks import PackedMasks
 from usdehaze.validation.regions.model import FAINT, ROLES, Region
@@ -133,7 +133,11 @@ def _region(
     if metres is None:
         mask = _pixel_mask(path, label, polygon, shape[1:])
     else:
-        mask = points_inside(polygon * metres, *_positions_m(path, label, geometry, shape[1:]))
+        known = None if geometry is None else positions_m(geometry, shape[1:])
+        if known is None:
+            found = f"{label} is in physical units, but the scan has no pixel spacing"
+            raise InputError(path, found, 'a polygon in "px"')
+        mask = points_inside(polygon * metres, *known)
     if not mask.any():
         raise InputError(path, f"{label} holds no pixel centre", "a polygon around at least one pixel")
     return Region(name, role, PackedMasks([mask], shape[1:]), frames)
@@ -184,17 +188,3 @@ def _pixel_mask(path: Path, label: str, polygon: np.ndarray, shape: tuple[int, i
         expected = f"x from 0 to {width - 1} and y from 0 to {height - 1}"
         raise InputError(path, f"{label} has the point ({x:g}, {y:g}) outside the frame", expected)
     return polygon_mask(polygon, shape)
-
-
-def _positions_m(
-    path: Path, label: str, geometry: Geometry | None, shape: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where every pixel centre lies: x (lateral) and z (depth) in m, each ``(H, W)``."""
-    if isinstance(geometry, Polar):
-        depth, angle = geometry.depths_m[:, None], geometry.angles_rad[None, :]
-        return depth * np.sin(angle), depth * np.cos(angle)
-    if isinstance(geometry, Cartesian) and geometry.spacing_m is not None:
-        rows, columns = np.indices(shape, dtype=np.float64)
-        (row_m, column_m), (z_m, x_m) = geometry.spacing_m, geometry.origin_m
-        return x_m + columns * column_m, z_m + rows * row_m
-    raise InputError(path, f"{label} is in physical units, but the scan has no pixel spacing", 'a polygon in "px"')

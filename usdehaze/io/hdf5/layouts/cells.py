@@ -11,7 +11,6 @@ from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import attribute, check_storage
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
-from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 
 MAX_CELLS = 100_000
@@ -55,16 +54,12 @@ def cells_of(file: h5py.File, dataset: h5py.Dataset, path: object, axes: str | N
             raise InputError(path, found, f"{first.shape[1:]} {first.dtype} as in the first")
         return cell
 
-    def picture(index: int) -> Picture:
-        cell = frame(index)
-        return Picture(cell.read(0)) if cell.picture is None else cell.picture(0)
-
     return replace(
         first,
         dataset=name,
         shape=(int(dataset.size), *first.shape[1:]),
         read=lambda index: frame(index).read(0),
-        picture=first.picture and picture,
+        picture=first.picture and (lambda index: frame(index).picture_of(0)),
     )
 
 
