@@ -132,7 +132,7 @@ def test_leaves_cover_one_another_from_back_to_front():
 
 def test_one_scanner_sees_tissue_haze_and_their_sum_alike():
     draw = Draw(2, torch.Generator().manual_seed(6))
-    scanner = Scanner(draw, (128, 128), 60.0, (-0.25, 1.3))
+    scanner = Scanner(draw, (128, 128), 60.0)
     x = TissueScene(draw).still()[0][None]
     assert torch.equal(scanner.develop(x), scanner.develop(x + 0 * x))
     louder, silent = scanner.develop(2 * x), scanner.develop(0 * x)
