@@ -38,6 +38,7 @@ class ResultWriter(Sink):
     """
 
     _output: Hdf5Output | None = None
+    _reserve = 0  # bytes, see `Hdf5Output`
     _contents: dict[str, Content]
 
     def _append(self, result: Result) -> None:
@@ -48,7 +49,7 @@ class ResultWriter(Sink):
             if array.shape != result.cine.frames.shape:
                 raise ValueError(f"{name} has shape {array.shape}, the input {result.cine.frames.shape}")
         if self._output is None:
-            self._output = Hdf5Output(self.part.path)
+            self._output = Hdf5Output(self.part.path, self._reserve)
             file = self._output.file
             file.attrs.update({**file_attributes(result), ATTRIBUTE: run_id(self.scan, result)})
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)

@@ -37,7 +37,7 @@ def run(
     """Dehazes the frames of a source as they come; of those that came meanwhile only the newest.
 
     Geometry and units are found in the first frames and kept; frames count from then on. However the stream ends, files
-    hold all frames that were dehazed; where one cannot be written, there are none.
+    hold all frames that were dehazed; one that cannot be written any more, those until then if it can be completed.
 
     Args:
         source: where frames come from; closed in the end.
@@ -77,8 +77,6 @@ def run(
                     _pass_on(frame, stream, dehaze, counter, screens, writing)
                 watch(counter.figures(*newest.counts, left_out))
         except UsdehazeError as error:
-            if writing.failed:
-                raise
             failed = error  # what was dehazed before is as good
         newest.discard()
         figures = counter.figures(*newest.counts, left_out)
