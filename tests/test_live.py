@@ -232,7 +232,7 @@ def test_a_disk_that_gets_full_ends_a_recording_with_the_frames_until_then(tmp_p
 
 
 def test_a_film_that_cannot_be_written_costs_no_result(tmp_path, monkeypatch):
-    def broken(self, picture):
+    def broken(self, picture, shown_s=None):
         raise UsdehazeError("ffmpeg could not write")
 
     monkeypatch.setattr(Mp4, "add", broken)
