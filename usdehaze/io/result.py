@@ -26,7 +26,7 @@ from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datas
 from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
-from usdehaze.provenance import attributes_of, plain, settings_in, source_in
+from usdehaze.provenance import attributes_of, plain, settings_in, source_attributes, source_in
 from usdehaze.result import Result
 
 
@@ -74,6 +74,7 @@ class ResultWriter(Sink):
         if self._output is None:
             return
         if complete:
+            self._output.file.attrs.update(source_attributes(self.scan.source))  # which learns from its frames
             self._output.check()
             known = {name: content.hexdigest() for name, content in self._contents.items()}
             self._output.file.attrs[ATTRIBUTE_OF_DIGEST] = digest_of(self._output.file, self.path, known)

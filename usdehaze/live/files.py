@@ -12,7 +12,6 @@ from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import ResultWriter
 from usdehaze.live.stream import Stream
 from usdehaze.preview import DEFAULT_FRAME_TIME_S, PreviewWriter
-from usdehaze.provenance import source_attributes
 from usdehaze.result import Result
 
 TIMES_AT_ONCE = 4096  # in a chunk of the file
@@ -48,11 +47,6 @@ class LiveResult(ResultWriter):
 
     def _room_for(self, dataset: h5py.Dataset, n_frames: int) -> None:
         dataset.resize(n_frames, axis=0)
-
-    def _close(self, complete: bool) -> None:
-        if complete and self._output is not None:
-            self._output.file.attrs.update(source_attributes(self.scan.source))
-        super()._close(complete)
 
 
 class LiveFilm(PreviewWriter):
