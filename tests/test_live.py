@@ -21,6 +21,7 @@ from usdehaze.io.doubts import doubts_of
 from usdehaze.io.ffmpeg import Device
 from usdehaze.io.film import Mp4
 from usdehaze.io.reading import Reading
+from usdehaze.io.sink import SinkSet
 from usdehaze.live import open_source, run
 from usdehaze.live.device import VideoDevice, device_of
 from usdehaze.live.figures import Counter
@@ -181,6 +182,32 @@ def test_what_was_dehazed_is_kept_when_the_source_breaks_or_changes(tmp_path, br
     with pytest.raises(UsdehazeError, match=expected):
         run(Given(given, before=before), dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
     assert (grey_of(read_result(tmp_path / "a.dehazed.h5").cine) == FRAMES[:3]).all()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_asks_for_the_end_twice_gets_what_was_dehazed_all_the_same(tmp_path, monkeypatch, late):
+    def before(index):
+        if index == 3 and late:
+            ended.set()
+        elif index == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)  # in the middle of the stream
+
+    def commit(files, plain=SinkSet.commit):
+        if late:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+        plain(files)
+
+    monkeypatch.setattr(SinkSet, "commit", commit)
+    ended = threading.Event()
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what the second signal meets
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(Given(FRAMES, before=before), dimmed, ended, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert 1 <= len(read_result(tmp_path / "a.dehazed.h5").tissue) <= 4
 
 
 def test_where_a_file_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):

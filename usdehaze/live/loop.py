@@ -17,6 +17,7 @@ from usdehaze.live.screen import Screen, Shown
 from usdehaze.live.stream import Changed, Frame, FrameSource, Stream
 from usdehaze.live.writing import Writing
 from usdehaze.result import Result
+from usdehaze.stopping import uninterrupted
 
 TICK_S = 0.1  # how long a wait lasts until it looks whether it is still wanted
 FIRST_S = 1.0  # after the first frame, that more are waited for to find the geometry in
@@ -54,7 +55,7 @@ def run(
             cannot be written; a computation that broke down.
     """
     newest, counter, left_out = Newest[Frame](every), Counter(), 0
-    failed: UsdehazeError | None = None
+    failed: UsdehazeError | KeyboardInterrupt | None = None
     with ExitStack() as stack:
         stack.callback(source.close)
         first: list[Frame] = []
@@ -76,12 +77,13 @@ def run(
                 if frame is not None:
                     _pass_on(frame, stream, dehaze, counter, screens, writing)
                 watch(counter.figures(*newest.counts, left_out))
-        except UsdehazeError as error:
-            failed = error  # what was dehazed before is as good
+        except (UsdehazeError, KeyboardInterrupt) as error:  # what was dehazed before is as good
+            failed = error
         newest.discard()
         figures = counter.figures(*newest.counts, left_out)
         if figures.dehazed:
-            writing.finish(f"Dehazed live: {figures.line()}.")
+            with uninterrupted():  # some ask for the end twice
+                writing.finish(f"Dehazed live: {figures.line()}.")
         elif failed is None:
             raise InputError(source.name, "gave no frame to dehaze")
     if failed is not None:
