@@ -411,6 +411,21 @@ def test_destinations():
     assert Peer.parse("A@[::1]:104").host == "::1"
 
 
+def test_a_port_that_another_has_is_one_line(tmp_path):
+    from _tiny_priors import write_tiny_posterior
+
+    write_tiny_posterior(tmp_path / "posterior.safetensors")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        options = ["--send-to", "A@localhost:104", "--port", port, "--spool", tmp_path / "spool", "--device", "cpu"]
+        options += ["--posterior", tmp_path / "posterior.safetensors"]
+        outcome = CliRunner().invoke(main, ["node", *map(str, options)])
+    assert outcome.exit_code == 1
+    assert outcome.stderr == f"usdehaze: cannot listen at 127.0.0.1:{port} (Address already in use)\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
