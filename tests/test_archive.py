@@ -26,7 +26,7 @@ from usdehaze.archive.actor import Task, Worker, row_of  # noqa: E402
 from usdehaze.archive.manifest import Manifest, Row, identity, left_of  # noqa: E402
 from usdehaze.archive.pool import Pool  # noqa: E402
 from usdehaze.archive.scratch import PREFIX, Scratch, sweep  # noqa: E402
-from usdehaze.archive.sources import Source, list_sources  # noqa: E402
+from usdehaze.archive.sources import Source, list_sources, look  # noqa: E402
 from usdehaze.archive.store import Store  # noqa: E402
 from usdehaze.cli.archive import Making  # noqa: E402
 from usdehaze.errors import InputError, UsdehazeError  # noqa: E402
@@ -237,6 +237,29 @@ def test_beside_images_under_a_uri_a_file_without_suffix_is_dicom_or_left_out():
     found = {s.uri.removeprefix("memory://beside/"): s for s in list_sources(["memory://beside"])}
     assert sorted(found) == ["frames", "study/IM1"]
     assert found["frames"].images == ("1.png", "2.png") and found["frames"].size == 2
+
+
+def test_a_manifest_beside_the_scans_is_no_scan():
+    files = fsspec.filesystem("memory")
+    for name in ("a.h5", "manifest/part-20260101T000000Z-abcdef-00000.parquet"):
+        files.pipe(f"/together/{name}", b"1")
+    assert [source.uri for source in list_sources(["memory://together"])] == ["memory://together/a.h5"]
+
+
+def test_an_image_that_is_exchanged_for_an_older_one_makes_another_scan(tmp_path, monkeypatch):
+    for name, at in (("1.png", 100), ("2.png", 200)):
+        Image.new("L", (8, 8)).save(tmp_path / name)
+        os.utime(tmp_path / name, (at, at))
+    before = look(tmp_path)
+    os.utime(tmp_path / "1.png", (50, 50))
+    assert look(tmp_path)[0] == before[0] and look(tmp_path)[1] != before[1]
+
+    def listed(*tags):
+        entries = {f"/tags/{i}.png": {"size": 3, "ETag": tag} for i, tag in enumerate(tags)}
+        monkeypatch.setattr(fsspec.filesystem("memory"), "find", lambda path, detail: entries)
+        return list_sources(["memory://tags"])[0].stamp
+
+    assert listed("b", "f") == listed("b", "f") != listed("a", "f")
 
 
 @pytest.mark.parametrize("end", ["/", ""])  # some clients leave it out

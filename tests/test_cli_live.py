@@ -148,6 +148,7 @@ def test_it_ends_after_so_many_seconds(tmp_path, tiny):
     [
         (["a.avi"], 2, "nowhere to put what is made; name -o FILE, --web or --igtl PORT"),
         (["a.avi", "-o", "a.png"], 2, "a.png: expected a name that ends in .h5 or .mp4"),
+        (["a.avi", "-o", "a.h5", "-o", "./a.h5"], 2, "-o names a file twice"),
         (["a.avi", "--igtl", "0", "--port", "80"], 2, "--port belongs to --web"),
         (["none.avi", "--web"], 1, "none.avi: no such file"),
         (["igtl://", "--web"], 1, "igtl://: names no server"),

@@ -386,6 +386,15 @@ def test_previews_lie_next_to_the_result(tmp_path, model, kind):
     assert files_in(tmp_path / "out") == sorted(["scan.dehazed.h5", f"scan.dehazed.{kind}"])
 
 
+def test_an_mp4_of_uneven_times_is_told(tmp_path, model):
+    pytest.importorskip("imageio_ffmpeg", reason="needs the extra 'video'")
+    scan = write(tmp_path / "scan.h5", {"x": fan_frames(5), "frame_times_s": np.array([0, 0.04, 0.5, 0.54, 0.58])})
+    done = run("process", scan, "--preview", "mp4")
+    told = "scan.dehazed.mp4: shows each frame for 40 ms, though their times are uneven; --preview gif keeps the times"
+    assert done.exit_code == 0 and told in done.stderr
+    assert "times are uneven" not in run("process", scan, "--overwrite", "--preview", "gif").stderr
+
+
 def test_the_review_page_lies_next_to_the_result_and_is_named_before_the_work(tmp_path, model):
     scan = write(tmp_path / "scan.h5", {"cine": fan_frames()})
     done = run("process", scan, "-o", tmp_path / "out", "--review")

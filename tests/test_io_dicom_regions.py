@@ -5,16 +5,17 @@ import pickle
 import numpy as np
 import pytest
 from _dicom import dataset, region, save, write_dicom
-from _dicom_results import derive
+from _dicom_results import derive, lowered
 from _scans import fan_frames, refused
 from pydicom.dataset import Dataset
 
 from usdehaze.errors import InputError
 from usdehaze.geometry import make_mapper, sector_mask
-from usdehaze.io import open_cine
+from usdehaze.io import ResultWriter, open_cine, open_scan, read_result
 from usdehaze.io.dicom import open_dicom
 from usdehaze.io.dicom.regions import Region
 from usdehaze.io.dicom.timing import find_frame_times
+from usdehaze.io.doubts import doubts_of
 
 
 def screen(n_frames=1, height=200, width=300):
@@ -270,6 +271,24 @@ def test_black_frames_among_others_come_out_as_they_went_in(tmp_path):
     assert not ds.pixel_array[2].any() and (ds.pixel_array[3] != frames[3]).any()
     assert "Frames of one value" in ds.DerivationDescription
     refused(tmp_path / "a.dcm", "frame 2 is constant (-60 dB everywhere)", frames=slice(2, 3))
+
+
+@pytest.mark.parametrize("syntax", ["explicit", "rle"])
+def test_what_late_frames_tell_is_told_as_what_the_first_ones_do(tmp_path, syntax):
+    frames = fan_frames(5)
+    frames[4] = 0
+    path = write_dicom(tmp_path / "a.dcm", frames)
+    made = []
+    for chunk in (5, 2):
+        ds, _ = derive(path, tmp_path / f"{chunk}.dcm", chunk=chunk, transfer_syntax=syntax)
+        assert "Frames of one value" in ds.DerivationDescription
+        made.append((tmp_path / f"{chunk}.dcm").read_bytes())
+    assert made[0] == made[1] and len(list(tmp_path.iterdir())) == 3
+    with open_scan(path) as scan, ResultWriter(tmp_path / "a.h5", scan) as writer:
+        for cine in scan.chunks(2):
+            writer.append(lowered(cine))
+    assert read_result(tmp_path / "a.h5").cine.source.assumptions[-1].startswith("Frames of one value")
+    assert doubts_of(tmp_path / "a.h5") == []
 
 
 def test_attributes_of_the_wrong_kind_are_no_traceback(tmp_path):

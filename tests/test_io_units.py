@@ -301,6 +301,21 @@ def test_attributes_that_cannot_be_are_refused(tmp_path, name, value, found):
         open_cine(packed(tmp_path, GREY, **{name: value}))
 
 
+def test_a_bright_pixel_that_sets_the_full_scale_can_be_told_by_the_note_and_passed_over_by_what_it_says(tmp_path):
+    for stored, units, told in (
+        ((LEVEL * 0.7).astype(np.float32), "grey", "Full scale (0 dB) taken as 3, the largest value."),
+        (ECHOES, "envelope", "0 dB is the largest amplitude in the dataset, 3; --levels 0:WHITE sets another."),
+    ):
+        usual = float(stored.max())
+        hot = stored.copy()
+        hot[0, 80, 80] = 3
+        options = {"units": units}
+        assert told in read(tmp_path, hot * np.float32(1), **options).source.assumptions
+        expected = read(tmp_path, stored, **options, levels=(0, usual)).frames
+        mended = read(tmp_path, hot, **options, levels=(0, usual)).frames
+        assert (mended != expected).sum() <= 1
+
+
 def test_levels_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(InputError, match="levels 2:2; expected two different numbers"):
         read(tmp_path, LEVEL, levels=(2, 2))

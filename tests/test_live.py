@@ -1,5 +1,7 @@
 """Frames dehazed as they come: what is dropped, what is counted, what is written, how it ends."""
 
+import errno
+import io
 import os
 import signal
 import threading
@@ -14,10 +16,12 @@ from test_io_films import film
 
 from usdehaze import stopping
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.io import open_scan, read_result
+from usdehaze.io import h5_output, open_scan, read_result
 from usdehaze.io.doubts import doubts_of
 from usdehaze.io.ffmpeg import Device
+from usdehaze.io.film import Mp4
 from usdehaze.io.reading import Reading
+from usdehaze.io.sink import SinkSet
 from usdehaze.live import open_source, run
 from usdehaze.live.device import VideoDevice, device_of
 from usdehaze.live.figures import Counter
@@ -180,6 +184,32 @@ def test_what_was_dehazed_is_kept_when_the_source_breaks_or_changes(tmp_path, br
     assert (grey_of(read_result(tmp_path / "a.dehazed.h5").cine) == FRAMES[:3]).all()
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_who_asks_for_the_end_twice_gets_what_was_dehazed_all_the_same(tmp_path, monkeypatch, late):
+    def before(index):
+        if index == 3 and late:
+            ended.set()
+        elif index == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)  # in the middle of the stream
+
+    def commit(files, plain=SinkSet.commit):
+        if late:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+        plain(files)
+
+    monkeypatch.setattr(SinkSet, "commit", commit)
+    ended = threading.Event()
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what the second signal meets
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(Given(FRAMES, before=before), dimmed, ended, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert 1 <= len(read_result(tmp_path / "a.dehazed.h5").tissue) <= 4
+
+
 def test_where_a_file_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
     def full(self, result):
         raise OSError(28, "No space left on device")
@@ -188,6 +218,56 @@ def test_where_a_file_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="No space left on device"):
         run(Given(FRAMES), dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_gets_full_ends_a_recording_with_the_frames_until_then(tmp_path, monkeypatch):
+    """What the result sets aside is given back once: it then takes 100 KB more, here, and no more frames."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    left = [90_000]
+
+    class File:
+        def __init__(self, path, mode, buffering):
+            self.file = open(path, mode, buffering=buffering)
+
+        def write(self, values):
+            if len(values) > left[0]:
+                raise full
+            left[0] -= len(values)
+            return self.file.write(values)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    class Reserve(io.BytesIO):
+        def close(self):
+            left[0] += 100_000
+            super().close()
+
+    monkeypatch.setattr(h5_output, "open", File, raising=False)
+    monkeypatch.setattr(h5_output.tempfile, "TemporaryFile", lambda dir, buffering: Reserve())
+    out = tmp_path / "a.dehazed.h5"
+    with pytest.raises(UsdehazeError) as told:
+        run(Given(FRAMES), dimmed, FOREVER, files=result_in(out), every=True)
+    result = read_result(out)
+    kept = len(result.tissue)
+    assert 1 < kept < len(FRAMES) and len(result.cine.frame_times_s) == kept
+    assert (grey_of(result.cine) == FRAMES[:kept]).all() and np.array_equal(result.tissue, dimmed(result.cine).tissue)
+    assert str(told.value) == (
+        f"{out}: cannot be written (No space left on device); what was dehazed until then is in {out} ({kept} frames)"
+    )
+    assert doubts_of(out) == [] and list(tmp_path.iterdir()) == [out]
+
+
+def test_a_film_that_cannot_be_written_costs_no_result(tmp_path, monkeypatch):
+    def broken(self, picture, shown_s=None):
+        raise UsdehazeError("ffmpeg could not write")
+
+    monkeypatch.setattr(Mp4, "add", broken)
+    out = tmp_path / "a.dehazed.h5"
+    files = lambda stream: [LiveResult(out, stream), LiveFilm(tmp_path / "a.mp4", stream, False, False)]  # noqa: E731
+    with pytest.raises(UsdehazeError, match=r"could not write; what was dehazed until then is in .*h5 \(1 frames\)"):
+        run(Given(FRAMES), dimmed, FOREVER, files=files, every=True)
+    assert (grey_of(read_result(out).cine) == FRAMES[:1]).all() and list(tmp_path.iterdir()) == [out]
 
 
 def test_a_source_of_nothing_is_an_error_and_makes_no_file(tmp_path):

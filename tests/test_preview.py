@@ -8,7 +8,8 @@ from PIL import Image
 
 from usdehaze.cine import Cartesian, Cine, Polar, Sector
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.preview import CAPTION_HEIGHT, GAP, as_seen, frame_time_s, scan_convert, side_by_side
+from usdehaze.io.scan import CineScan
+from usdehaze.preview import CAPTION_HEIGHT, GAP, PreviewWriter, as_seen, frame_time_s, scan_convert, side_by_side
 from usdehaze.result import Result
 
 HEIGHT, WIDTH = 40, 31
@@ -161,6 +162,20 @@ def test_a_gif_of_30_frames_a_second_takes_the_time_of_the_cine(tmp_path):
             film.seek(index)
             shown.append(film.info["duration"])
     assert sum(shown[:30]) == 1000 and set(shown) == {30, 40}
+
+
+def test_a_gif_shows_each_frame_until_the_next_one_s_time_and_an_mp4_that_cannot_knows_it(tmp_path):
+    times = np.array([0, 0.04, 0.08, 0.5, 0.54, 20, 20.04, 20.08, 20.12])  # 20 s are no time for a frame
+    write_preview(tmp_path / "p.gif", uneven := a_result(9, times=times), kind="gif")
+    with Image.open(tmp_path / "p.gif") as film:
+        shown = []
+        for index in range(9):
+            film.seek(index)
+            shown.append(film.info["duration"])
+    assert shown == [40, 40, 420, 40, 40, 40, 40, 40, 40]
+    even = a_result(9, times=np.round(np.arange(9) / 30, 3))
+    for result, kind, expected in ((uneven, "mp4", True), (uneven, "gif", False), (even, "mp4", False)):
+        assert PreviewWriter(tmp_path / "p", CineScan(result.cine), kind).untimely == expected
 
 
 def test_times_in_whole_ms_and_with_a_pause_are_shown_at_their_rate():

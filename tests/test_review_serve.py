@@ -59,6 +59,25 @@ def test_regions_are_saved_in_the_contract_s_form_and_bad_ones_leave_the_file_as
     assert json.loads(server.review.regions.read_text()) == GOOD
 
 
+def test_regions_that_another_page_or_program_saved_meanwhile_are_not_replaced(server):
+    path, regions = f"/{server.token}/regions", server.review.regions
+    assert ask(server, "POST", path, json.dumps(GOOD))[0] == ask(server, "POST", path, json.dumps(GOOD))[0] == 200
+    regions.with_name("other").write_text("drawn by somebody else")
+    regions.with_name("other").replace(regions)
+    status, text = ask(server, "POST", path, json.dumps(GOOD))
+    assert status == 500 and "a.rois.json: was changed by somebody else meanwhile; move it away" in text
+    assert regions.read_text() == "drawn by somebody else"
+    regions.unlink()
+    assert ask(server, "POST", path, json.dumps(GOOD))[0] == 200
+
+
+@pytest.mark.parametrize("serve", [[], ["--serve"]])
+def test_the_folder_one_is_in_is_no_result(tmp_path, monkeypatch, serve):
+    monkeypatch.chdir(tmp_path)
+    told = CliRunner().invoke(main, ["review", ".", "--no-open", *serve])
+    assert told.exit_code == 1 and ".: is a folder" in told.stderr and not any(tmp_path.iterdir())
+
+
 IN_MM = {  # of frames whose pixels are 0.3 mm wide and 0.2 mm high
     "units": "mm",
     "regions": [

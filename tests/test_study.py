@@ -285,3 +285,18 @@ def test_a_study_of_other_pictures_is_another_study(tmp_path):
     )  # made anew, of the same source
     codes.append(make_study(paths, tmp_path / "s", 1, frames=slice(2), overwrite=True).study)
     assert codes[0] == codes[1] and len(set(codes)) == 3
+
+
+def test_a_study_that_is_replaced_leaves_no_page_and_one_with_answers_keeps_its_key(tmp_path):
+    paths = [tmp_path / "a.dehazed.h5", tmp_path / "b.dehazed.h5"]
+    for path in paths:
+        make_result(path)
+    folder = tmp_path / "s"
+    make_study(paths, folder, 3, frames=slice(1))
+    study = make_study(paths, folder, 2, frames=slice(1), overwrite=True)
+    assert {path.name for path in folder.iterdir()} == {"study.json", "reader-01.html", "reader-02.html"}
+    answer(folder, folder / "answers-reader-01.json", "reader-01", lambda case: "tissue", lambda *_: 3)
+    with pytest.raises(InputError, match="holds answers to the study that is there"):
+        make_study(paths, folder, 2, seed=1, frames=slice(1), overwrite=True)
+    assert make_study(paths, folder, 2, frames=slice(1), overwrite=True) == study  # the same one
+    assert score_study(folder)["choice"]["share"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -352,6 +353,13 @@ def test_regions_that_leave_the_image_are_told(tmp_path: Path, roi: Path) -> Non
     assert share > 10
     told = f"a.dehazed.h5: Up to {share} % of the pixels of its tissue regions in a frame are outside the image."
     assert told in warnings
+    others = [result]
+    for name, less in (("b", 5), ("c", 0)):
+        other = replace(cine, geometry=Cartesian(sector=replace(fan, r_min=10.0 + less), found_by="file"))
+        others.append(write(tmp_path / f"{name}.dehazed.h5", other, 5.0))
+    assert run(others, True, None, roi, path, None, True, pytest.fail) == 0
+    (line,) = [w for w in json.loads(path.read_text())["settings"]["warnings"] if "tissue regions" in w]
+    assert line == f"3 cines, such as {told}"
     tissue, haze = ROIS["regions"]
     tissue, haze = (
         tissue | {"polygon": [[26, 5], [34, 5], [34, 15]]},

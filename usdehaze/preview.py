@@ -30,6 +30,7 @@ LEAST_STRETCH = 0.005  # pixels that are nearer to squares are shown as they are
 LONGEST = 4096  # pixels of a side of a stretched picture: three beside each other fit into a film
 CAPTION_HEIGHT, GAP = 20, 4
 DEFAULT_FRAME_TIME_S = 0.05
+LONGEST_S = 10  # that a frame takes
 CAPTIONS = ("input", "tissue", "haze")
 
 
@@ -79,6 +80,7 @@ class PreviewWriter(Sink):
         self.kind: PreviewKind = kind
         self.with_screen = with_screen
         self.shown_s = frame_time_s(scan.frame_times_s)
+        self._each_s = each_shown_s(scan.frame_times_s) if kind == "gif" else None
         self._film: Film | None = None
 
     def _append(self, result: Result) -> None:
@@ -91,7 +93,15 @@ class PreviewWriter(Sink):
             if self._film is None:
                 made_by = mark(self.scan, result)
                 self._film = _FILMS[self.kind](self.part.path, picture.shape, self.shown_s, made_by)
-            self._film.add(picture)
+            self._film.add(picture, None if self._each_s is None else float(self._each_s[self.n_done + index]))
+
+    @property
+    def untimely(self) -> bool:
+        """Whether the film, an MP4, whose times are even, is off by more than a frame."""
+        times, step = self.scan.frame_times_s, self.shown_s
+        if self.kind != "mp4" or times is None or known_frame_time_s(times) is None:
+            return False
+        return bool(np.abs(times - times[0] - step * np.arange(len(times))).max() > 1.5 * step)
 
     def _close(self, complete: bool) -> None:
         if self._film is not None:
@@ -191,7 +201,17 @@ def known_frame_time_s(times: np.ndarray | None) -> float | None:
     median = np.median(steps)
     usual = steps[np.abs(steps - median) <= abs(median) / 2]  # without pauses
     step = float(usual.mean() if usual.size else median)  # of times in whole ms no single step is the rate
-    return step if 0.0005 <= step <= 10 else None
+    return step if 0.0005 <= step <= LONGEST_S else None
+
+
+def each_shown_s(times: np.ndarray | None) -> np.ndarray | None:
+    """How long each frame is shown, ``(T,)`` s: until the time of the next, the last one as usual; None where the file
+    does not say."""
+    usual = known_frame_time_s(times)
+    if times is None or usual is None:
+        return None
+    steps = np.append(np.diff(times), usual)
+    return np.where((steps > 0) & (steps <= LONGEST_S), steps, usual)
 
 
 _FILMS: dict[PreviewKind, type[Film]] = {"png": Png, "gif": Gif, "mp4": Mp4}

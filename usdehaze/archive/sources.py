@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.detect import RESULT_SUFFIXES, distinct_stems, list_scans, stem_of, stem_of_name
 from usdehaze.io.formats import IMAGE, META_IMAGE, SUFFIXES, parts_of
 
+MANIFEST = ".parquet"  # of the parts of a manifest, where results lie beside the scans
 _OTHER = re.compile(r"\.[a-z][a-z0-9]{0,5}$")  # a suffix of what is no scan; those of DICOM files are often numbers
 
 
@@ -99,8 +101,13 @@ def look(scan: Path) -> tuple[int, str]:
         status = [part.stat() for part in (parts_of(scan) if several else [scan])]
     except OSError as error:
         raise InputError(scan, f"cannot be read ({error.strerror})") from error
-    newest = max((s.st_mtime_ns for s in status), default=0)
-    return sum(s.st_size for s in status), f"{newest}" + (f"/{len(status)}" if several else "")
+    changed = [f"{s.st_mtime_ns}" for s in status]
+    return sum(s.st_size for s in status), _of_all(changed) if several else changed[0]
+
+
+def _of_all(stamps: Sequence[str]) -> str:
+    """One stamp for several files: changes with any of theirs, also with one that another file's is later than."""
+    return f"{hashlib.sha256(' '.join(stamps).encode()).hexdigest()[:16]}/{len(stamps)}"
 
 
 def _under_path(top: Path, scans: Sequence[Path]) -> Iterator[tuple[Source, tuple[str, str, str]]]:
@@ -136,7 +143,7 @@ def _under_uri(uri: str) -> Iterator[tuple[Source, tuple[str, str, str]]]:
         if not scans:
             at = store.name_of(folder)
             stem, size = at.rpartition("/")[2], sum(file.size for file in files)
-            stamp = f"{max(file.stamp for file in files)}/{len(files)}"
+            stamp = _of_all([file.stamp for file in files])
             images = tuple(PurePosixPath(file.name).name for file in files)
             above = "/".join(folder.split("/")[:-1])
             yield Source(at, size, stamp, above, stem, images), (f"{store.uri}/{above}", stem, stem)
@@ -144,7 +151,7 @@ def _under_uri(uri: str) -> Iterator[tuple[Source, tuple[str, str, str]]]:
 
 def _may_be_scan(name: str) -> bool:
     name = name.lower()
-    if name.endswith(RESULT_SUFFIXES) or name == "dicomdir":
+    if name.endswith((*RESULT_SUFFIXES, MANIFEST)) or name == "dicomdir":
         return False
     return _has_suffix(name) or not _OTHER.search(name)
 

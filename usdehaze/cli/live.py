@@ -136,6 +136,8 @@ def _check(outs: tuple[Path, ...], web: bool, port: int | None, igtl_port: int |
         raise click.UsageError("nowhere to put what is made; name -o FILE, --web or --igtl PORT")
     if port is not None and not web:
         raise click.UsageError("--port belongs to --web")
+    if len({out.resolve() for out in outs}) < len(outs):
+        raise click.UsageError("-o names a file twice")
     for out in outs:
         if out.suffix not in (RESULT, FILM):
             raise click.UsageError(f"{out}: expected a name that ends in {RESULT} or {FILM}")

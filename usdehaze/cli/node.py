@@ -125,8 +125,11 @@ def _serve(console: Console, options: dict[str, Any]) -> None:
     try:
         port = receiver.start(bind, port)
         worker.start()
-        to = ", ".join(destination.name for destination in destinations)
+        names = [destination.name for destination in destinations]
+        to = ", ".join(names)
         console.say(f"{title} listens at {bind}:{port}, sends to {to}; queue in {spool}")
+        for name, count in queue.elsewhere(names).items():
+            console.note(f"{name}: {count} images of before wait for it; name it, too, to have them sent")
         _wait(worker)
     finally:
         receiver.stop()
@@ -172,7 +175,8 @@ def _connections(title: str, options: dict[str, Any]) -> tuple[Any, list[Destina
     outgoing = tls_context(server=False, **files) if options.pop("send_tls") else None
     if not (peers := options.pop("send_to")) + (urls := options.pop("dicomweb")):
         raise click.UsageError("nowhere to send to; name --send-to TITLE@HOST:PORT or --dicomweb URL")
-    return incoming, [*(ByStore(Peer.parse(peer), title, outgoing) for peer in peers), *map(ByWeb, urls)]
+    to = dict.fromkeys(map(Peer.parse, peers))  # one that is named twice gets every image once
+    return incoming, [*(ByStore(peer, title, outgoing) for peer in to), *map(ByWeb, dict.fromkeys(urls))]
 
 
 def _process(console: Console, options: dict[str, Any]) -> Process:

@@ -365,7 +365,10 @@ class Worker:
             from usdehaze.preview import PreviewWriter
 
             look = {"overwrite": self.overwrite, "with_screen": self.with_screen}
-            sinks.append(PreviewWriter(job.preview, scan, self.preview, **look))
+            sinks.append(film := PreviewWriter(job.preview, scan, self.preview, **look))
+            if film.untimely:
+                same = f"shows each frame for {1000 * film.shown_s:.0f} ms, though their times are uneven"
+                self.console.note(f"{job.preview}: {same}; --preview gif keeps the times")
         if job.zea is not None:
             from usdehaze.io.zea import ZeaWriter
 

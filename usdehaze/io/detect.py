@@ -213,7 +213,7 @@ def beside_result(result: str | os.PathLike[str], suffix: str) -> Path:
     """``STEM`` and the suffix beside a result ``STEM.dehazed.h5``; of another name, its own without its last suffix."""
     path = Path(result)
     stem = path.name.removesuffix(RESULT_SUFFIX) if path.name.endswith(RESULT_SUFFIX) else path.stem
-    return path.with_name(stem + suffix)
+    return path.parent / (stem + suffix)  # also of ".", which has no name
 
 
 def files_beside(result: Path) -> list[Path]:

@@ -18,7 +18,7 @@ class Film(ABC):
     Args:
         path: where to write; replaced if it is there.
         shape: ``(H, W)`` of every picture; both even for an MP4.
-        frame_time_s: how long each is shown, s.
+        frame_time_s: how long each is shown by default, s.
         comment: that the file carries.
     """
 
@@ -28,8 +28,8 @@ class Film(ABC):
         self.path, self.shape, self.frame_time_s, self.comment = path, shape, frame_time_s, comment
 
     @abstractmethod
-    def add(self, picture: np.ndarray) -> None:
-        """Appends a picture."""
+    def add(self, picture: np.ndarray, shown_s: float | None = None) -> None:
+        """Appends a picture, shown so long where the file can say that of each, else ``frame_time_s``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Png(Film):
 
     _written = False
 
-    def add(self, picture: np.ndarray) -> None:
+    def add(self, picture: np.ndarray, shown_s: float | None = None) -> None:
         if not self._written:
             info = PngImagePlugin.PngInfo()
             info.add_text("Comment", self.comment)
@@ -62,15 +62,16 @@ class Gif(Film):
         self, path: str | os.PathLike[str], shape: tuple[int, ...], frame_time_s: float, comment: str = ""
     ) -> None:
         super().__init__(path, shape, frame_time_s, comment)
-        self._added = 0
+        self._end_s = 0.0
         self._file = open(path, "wb")
         header, _ = GifImagePlugin.getheader(Image.new("L", (shape[1], shape[0])), info={"loop": 0, "comment": comment})
         self._file.writelines(header)
 
-    def add(self, picture: np.ndarray) -> None:
-        begin, end = (round(100 * self.frame_time_s * n) for n in (self._added, self._added + 1))
-        self._added += 1
-        self._file.writelines(GifImagePlugin.getdata(Image.fromarray(picture), duration=10 * max(2, end - begin)))
+    def add(self, picture: np.ndarray, shown_s: float | None = None) -> None:
+        begin_s = self._end_s
+        self._end_s += shown_s or self.frame_time_s
+        shown = round(100 * self._end_s) - round(100 * begin_s)
+        self._file.writelines(GifImagePlugin.getdata(Image.fromarray(picture), duration=10 * max(2, shown)))
 
     def close(self) -> None:
         if not self._file.closed:
@@ -111,7 +112,7 @@ class Mp4(Film):
         )
         self._writer.send(None)
 
-    def add(self, picture: np.ndarray) -> None:
+    def add(self, picture: np.ndarray, shown_s: float | None = None) -> None:
         try:
             self._writer.send(np.ascontiguousarray(picture))
         except OSError as error:  # a broken pipe: ffmpeg gave up

@@ -51,7 +51,8 @@ def grey_levels(dtype: np.dtype, survey: Survey, said: bool = False) -> Levels:
         return Levels(black, black + 1)
     notes: tuple[str, ...] = ()
     if not (said and usual):
-        notes = (Guess(f"Full scale (0 dB) taken as {white:g}.", BY_LEVELS),)
+        largest = "" if usual or white != survey.high else ", the largest value"
+        notes = (Guess(f"Full scale (0 dB) taken as {white:g}{largest}.", BY_LEVELS),)
         if black != 0:
             notes += (Guess(f"Black (the floor) taken as {black:g}.", BY_LEVELS),)
     return Levels(black, white, notes)

@@ -26,7 +26,7 @@ from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datas
 from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
-from usdehaze.provenance import attributes_of, plain, settings_in, source_in
+from usdehaze.provenance import attributes_of, plain, settings_in, source_attributes, source_in
 from usdehaze.result import Result
 
 
@@ -38,6 +38,7 @@ class ResultWriter(Sink):
     """
 
     _output: Hdf5Output | None = None
+    _reserve = 0  # bytes, see `Hdf5Output`
     _contents: dict[str, Content]
 
     def _append(self, result: Result) -> None:
@@ -48,7 +49,7 @@ class ResultWriter(Sink):
             if array.shape != result.cine.frames.shape:
                 raise ValueError(f"{name} has shape {array.shape}, the input {result.cine.frames.shape}")
         if self._output is None:
-            self._output = Hdf5Output(self.part.path)
+            self._output = Hdf5Output(self.part.path, self._reserve)
             file = self._output.file
             file.attrs.update({**file_attributes(result), ATTRIBUTE: run_id(self.scan, result)})
             write_geometry(file, self.scan.geometry, self.scan.frame_times_s)
@@ -73,6 +74,7 @@ class ResultWriter(Sink):
         if self._output is None:
             return
         if complete:
+            self._output.file.attrs.update(source_attributes(self.scan.source))  # which learns from its frames
             self._output.check()
             known = {name: content.hexdigest() for name, content in self._contents.items()}
             self._output.file.attrs[ATTRIBUTE_OF_DIGEST] = digest_of(self._output.file, self.path, known)

@@ -117,6 +117,12 @@ class SinkSet:
         for sink in self.sinks:
             sink.append(result)
 
+    def leave_out(self, sink: Sink) -> None:
+        """Goes on without one of the files, of which nothing remains."""
+        sink.discard()
+        self.sinks.remove(sink)
+        self._claimed.remove(sink)
+
     def finish(self) -> None:
         """Completes all files."""
         for sink in self.sinks:

@@ -259,7 +259,8 @@ def _amplitude(survey: Survey, path: object) -> Levels:
         raise InputError(path, f"an envelope with negative values (down to {survey.low:g})", "values >= 0")
     if not survey.high > 0:
         raise InputError(path, "every value is 0", "frames with an image in them")
-    return Levels(0.0, survey.high, ("0 dB is the largest amplitude in the dataset.",))
+    told = f"0 dB is the largest amplitude in the dataset, {survey.high:g}; --levels 0:WHITE sets another."
+    return Levels(0.0, survey.high, (told,))
 
 
 def _asked(levels: tuple[float, float], units: str, path: object) -> Levels:

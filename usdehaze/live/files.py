@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import h5py
@@ -11,15 +12,23 @@ from usdehaze.io.own_files import create_frames
 from usdehaze.io.result import ResultWriter
 from usdehaze.live.stream import Stream
 from usdehaze.preview import DEFAULT_FRAME_TIME_S, PreviewWriter
-from usdehaze.provenance import source_attributes
 from usdehaze.result import Result
 
 TIMES_AT_ONCE = 4096  # in a chunk of the file
+RESERVE = 2**20  # bytes that a result takes beside the frames, at most
 LONGEST_PAUSE_S = 1.0  # that a film shows
 
 
 class LiveResult(ResultWriter):
-    """A result file of a stream, as `ResultWriter` writes it: datasets grow, times and notes are those of the end."""
+    """A result file of a stream, as `ResultWriter` writes it: datasets grow, times and notes are those of the end.
+
+    Where the disk is full it takes no further frame, and can be finished with those that it has.
+    """
+
+    @property
+    def _reserve(self) -> int:  # type: ignore[override]
+        most = 4  # tissue, haze, input, deviation
+        return most * math.prod(self.scan.shape) * np.dtype(np.float32).itemsize + RESERVE
 
     def _create(self, file: h5py.File, name: str) -> None:
         create_frames(file, name, (0, *self.scan.shape), growing=True)
@@ -28,6 +37,8 @@ class LiveResult(ResultWriter):
             file.create_dataset("frame_times_s", (0,), np.float64, **kind)
 
     def _append(self, result: Result) -> None:
+        if self._output is not None and self._output.full is not None:
+            raise self._output.full
         super()._append(result)
         assert self._output is not None and result.cine.frame_times_s is not None
         times = self._output.file["frame_times_s"]
@@ -36,11 +47,6 @@ class LiveResult(ResultWriter):
 
     def _room_for(self, dataset: h5py.Dataset, n_frames: int) -> None:
         dataset.resize(n_frames, axis=0)
-
-    def _close(self, complete: bool) -> None:
-        if complete and self._output is not None:
-            self._output.file.attrs.update(source_attributes(self.scan.source))
-        super()._close(complete)
 
 
 class LiveFilm(PreviewWriter):

@@ -17,6 +17,7 @@ from usdehaze.live.screen import TICK_S, Screen, Shown
 from usdehaze.live.stream import Changed, Frame, FrameSource, Stream
 from usdehaze.live.writing import Writing
 from usdehaze.result import Result
+from usdehaze.stopping import uninterrupted
 
 FIRST_S = 1.0  # after the first frame, that more are waited for to find the geometry in
 ENDING_S = 5.0  # that a source may take to end
@@ -36,7 +37,7 @@ def run(
     """Dehazes the frames of a source as they come; of those that came meanwhile only the newest.
 
     Geometry and units are found in the first frames and kept; frames count from then on. However the stream ends, files
-    hold all frames that were dehazed; where one cannot be written, there are none.
+    hold all frames that were dehazed; one that cannot be written any more, those until then if it can be completed.
 
     Args:
         source: where frames come from; closed in the end.
@@ -53,7 +54,7 @@ def run(
             cannot be written; a computation that broke down.
     """
     newest, counter, left_out = Newest[Frame](every), Counter(), 0
-    failed: UsdehazeError | None = None
+    failed: UsdehazeError | KeyboardInterrupt | None = None
     with ExitStack() as stack:
         stack.callback(source.close)
         first: list[Frame] = []
@@ -75,14 +76,13 @@ def run(
                 if frame is not None:
                     _pass_on(frame, stream, dehaze, counter, screens, writing)
                 watch(counter.figures(*newest.counts, left_out))
-        except UsdehazeError as error:
-            if writing.failed:
-                raise
-            failed = error  # what was dehazed before is as good
+        except (UsdehazeError, KeyboardInterrupt) as error:  # what was dehazed before is as good
+            failed = error
         newest.discard()
         figures = counter.figures(*newest.counts, left_out)
         if figures.dehazed:
-            writing.finish(f"Dehazed live: {figures.line()}.")
+            with uninterrupted():  # some ask for the end twice
+                writing.finish(f"Dehazed live: {figures.line()}.")
         elif failed is None:
             raise InputError(source.name, "gave no frame to dehaze")
     if failed is not None:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 
+from usdehaze.errors import UsdehazeError
 from usdehaze.io.sink import Sink, SinkSet
 from usdehaze.live.stream import Stream
 from usdehaze.result import Result
@@ -18,13 +19,10 @@ class Writing:
     Args:
         files: to write; there may be none.
         stream: what they are of.
-
-    Attributes:
-        failed: one of them could not be written.
     """
 
     def __init__(self, files: Sequence[Sink], stream: Stream) -> None:
-        self._set, self._stream, self.failed = SinkSet(files, stream), stream, False
+        self._set, self._stream = SinkSet(files, stream), stream
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
 
@@ -39,21 +37,37 @@ class Writing:
             self._last = self._thread.submit(self._append, result)
 
     def finish(self, note: str) -> None:
-        """Completes the files and gives them their names.
+        """Completes the files and gives them their names; where one could not be written any more, with what it has.
 
         Args:
             note: on how the stream went.
 
         Raises:
-            InputError: one of them cannot be written.
+            UsdehazeError: one of them could not be written; says what is kept.
         """
         if not self._set.sinks:
             return
-        self._wait()
+        failed: UsdehazeError | None = None
+        try:
+            self._wait()
+        except UsdehazeError as error:
+            failed, note = error, f"{note} Then it could not be written any more."
         source = self._stream.source
         self._stream.source = replace(source, assumptions=(*source.assumptions, note))
-        self._set.finish()
-        self._set.commit()
+        for sink in list(self._set.sinks):
+            self._stream.n_frames = sink.n_done  # which differ after a failure
+            try:
+                if sink.n_done:
+                    sink.finish()
+                    continue
+            except UsdehazeError as error:
+                failed = failed or error
+            self._set.leave_out(sink)
+        if self._set.sinks:
+            self._set.commit()
+        if failed is not None:
+            kept = ", ".join(f"{sink.path} ({sink.n_done} frames)" for sink in self._set.sinks)
+            raise UsdehazeError(f"{failed}; what was dehazed until then is in {kept}") if kept else failed
 
     def _append(self, result: Result) -> None:
         self._set.append(result)
@@ -61,11 +75,7 @@ class Writing:
 
     def _wait(self) -> None:
         if self._last is not None:
-            try:
-                self._last.result()
-            except BaseException:
-                self.failed = True
-                raise
+            self._last.result()
 
     def __enter__(self) -> Writing:
         self._set.__enter__()

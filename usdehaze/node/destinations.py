@@ -73,6 +73,8 @@ class ByStore:
                 _make_implicit(image)
                 image.file_meta.TransferSyntaxUID = syntaxes[-1]
             status = association.send_c_store(image)
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:  # cut off by now, or not to be encoded
+            raise NotSent(f"could not be sent ({type(error).__name__})") from None
         finally:
             association.release()
         if "Status" not in status:

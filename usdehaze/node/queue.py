@@ -136,10 +136,11 @@ class Queue:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk may have ended it already
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
         self.changed.set()
 
     def add(self, uid: str, source: Path) -> int | None:
@@ -281,6 +282,14 @@ class Queue:
             to_send = dict(self._db.execute("SELECT state, count(*) FROM deliveries GROUP BY state").fetchall())
         states = {state: int(found.get(state, 0)) for state in ("waiting", "sending", "done", "passed", "parked")}
         return states | {f"deliveries {state}": int(to_send.get(state, 0)) for state in ("waiting", "sent", "parked")}
+
+    def elsewhere(self, destinations: Iterable[str]) -> dict[str, int]:
+        """How many deliveries wait for each destination that is none of these."""
+        with self._lock:
+            found = self._db.execute(
+                "SELECT destination, count(*) FROM deliveries WHERE state = 'waiting' GROUP BY destination"
+            ).fetchall()
+        return {name: int(count) for name, count in found if name not in set(destinations)}
 
     def troubles(self, most: int = 50) -> list[str]:
         """A line for each object or delivery that is late, parked or passed over, the latest first."""

@@ -65,10 +65,11 @@ class Node:
             thread.start()
 
     def stop(self, patience_s: float = 10.0) -> None:
-        """Ends after what is being done now, or after ``patience_s``: the queue keeps what is left."""
+        """Ends after what is being done now, or after ``patience_s``: the queue keeps what is left. May come before
+        `start`."""
         self._stop.set()
         end = time.monotonic() + patience_s
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, end - time.monotonic()))
 
     @property

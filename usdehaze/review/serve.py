@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from usdehaze.errors import UsdehazeError
+from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.detect import beside_result
 from usdehaze.loopback import LoopbackHandler, LoopbackServer
 from usdehaze.plain_text import one_line
@@ -65,7 +66,7 @@ class Review:
 
     Attributes:
         page: the HTML file.
-        regions: the JSON file that regions are saved to; replaced by every save.
+        regions: the JSON file that regions are saved to; replaced by every save, but not where it is another's.
         result: the result that they belong to: who may not read it may not read them.
         shape: ``(H, W)`` of its frames.
     """
@@ -97,15 +98,41 @@ class ReviewServer(LoopbackServer):
         port: int = 0,
         saved: Callable[[Path], None] | None = None,
     ) -> None:
-        self.review = Review(page, regions, result, shape)
-        super().__init__(partial(_Handler, self.review, saved), port, result)
+        self.review, self.saved = Review(page, regions, result, shape), saved
+        self._known, self._lock = _state_of(regions), Lock()
+        super().__init__(partial(_Handler, self.review, self.save), port, result)
+
+    def save(self, document: dict[str, Any]) -> None:
+        """Replaces the regions, unless somebody else did so since they were last known.
+
+        Raises:
+            UsdehazeError: somebody did, or they cannot be written.
+        """
+        regions = self.review.regions
+        with self._lock:
+            if _state_of(regions) not in (None, self._known):
+                found = "was changed by somebody else meanwhile"
+                raise InputError(regions.name, found, advice="move it away to save these")
+            write_json(regions, document, [self.review.result])
+            self._known = _state_of(regions)
+        if self.saved is not None:
+            self.saved(regions)
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
+    """Tells one file of this name from another; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class _Handler(LoopbackHandler):
     """``GET /TOKEN/`` is the page, ``POST /TOKEN/regions`` saves; everything else is not found."""
 
-    def __init__(self, review: Review, saved: Callable[[Path], None] | None, *args: Any) -> None:
-        self.review, self.saved = review, saved
+    def __init__(self, review: Review, save: Callable[[dict[str, Any]], None], *args: Any) -> None:
+        self.review, self.save = review, save
         super().__init__(*args)
 
     def do_GET(self) -> None:
@@ -125,12 +152,10 @@ class _Handler(LoopbackHandler):
             return self.say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Not saved: too large.")
         try:
             document = parse_drawn(self.rfile.read(int(length)), self.review.shape)
-            write_json(self.review.regions, document, [self.review.result])
+            self.save(document)
         except ValueError as error:
             return self.say(HTTPStatus.BAD_REQUEST, f"Not saved: {error}.")
         except UsdehazeError as error:
             return self.say(HTTPStatus.INTERNAL_SERVER_ERROR, one_line(f"Not saved: {error}."))
-        if self.saved is not None:
-            self.saved(self.review.regions)
         n = len(document["regions"])
         return self.say(HTTPStatus.OK, one_line(f"{n} region{'s' * (n != 1)} saved: {self.review.regions.name}"))

@@ -32,13 +32,18 @@ class Judgements:
     ratings: dict[str, np.ndarray]
 
 
+def answer_files(folder: Path) -> list[Path]:
+    """Files of answers in the folder of a study: ``answers/*.json``, and ``answers-*.json`` beside the key."""
+    return sorted([*(folder / FOLDER).glob("*.json"), *folder.glob("answers-*.json")])
+
+
 def read_answers(folder: Path, study: Study) -> Judgements:
-    """All answers in the folder of a study: ``answers/*.json``, and ``answers-*.json`` beside the key.
+    """All answers in the folder of a study, see `answer_files`.
 
     Raises:
         InputError: there are none, two of one reader, or one that is no answer to this study.
     """
-    paths = sorted([*(folder / FOLDER).glob("*.json"), *folder.glob("answers-*.json")])
+    paths = answer_files(folder)
     if not paths:
         raise InputError(folder, "no answers", f"files that readers' pages saved, in {FOLDER}")
     cases = tuple(case.case for case in study.cases)

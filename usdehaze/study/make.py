@@ -24,9 +24,11 @@ from usdehaze.io.result import OpenResult, open_result
 from usdehaze.io.together import commit, prepare
 from usdehaze.page_policy import page_policy
 from usdehaze.preview import as_scanned, frame_time_s
-from usdehaze.study.design import ARMS, CHOICE, ITEMS, KEY, SCALE, SIDES, Study, Trial, draw_study, key_of
+from usdehaze.study.answers import answer_files
+from usdehaze.study.design import ARMS, CHOICE, ITEMS, KEY, SCALE, SIDES, Study, Trial, draw_study, key_of, read_study
 
 MAX_PAGE_BYTES = 256 * 10**6  # what a browser still opens in good time
+MOST_READERS = 99
 MOST_FRAMES = 16  # by default
 PLACES = ("css", "js")
 
@@ -54,7 +56,7 @@ def make_study(
         seed: of the randomisation.
         frames: frames of each result; the first 16 by default.
         with_screen: show what the screen has around the images, names perhaps; it is black by default.
-        overwrite: replace a study that is there.
+        overwrite: replace a study that is there, but none that there are answers to.
 
     Raises:
         InputError: a result that cannot be read, two that are one, a study that exists, or pages too large.
@@ -78,6 +80,10 @@ def make_study(
         raise InputError(folder, "the same result twice", "one file a case")
     study = draw_study(named, n_readers, seed, digest.hexdigest())
     of_case = {case.case: shown | look for case, shown, look in zip(study.cases, pictures, looks, strict=True)}
+    before = _before(folder) if overwrite else None
+    if before is not None and before.study != study.study and answer_files(folder):
+        found = "holds answers to the study that is there, which could not be scored without its key"
+        raise InputError(folder, found, "another folder", "make the new study elsewhere with -o, or move that one away")
     with ExitStack() as stack:
         parts = []
         for path in (folder / KEY, *pages):
@@ -88,7 +94,18 @@ def make_study(
             part.path.write_text(_page(study.study, reader, trials, of_case), encoding="utf-8", newline="\n")
         prepare(parts)
         commit(parts)
+    for r in range(n_readers + 1, MOST_READERS + 1):
+        if before is not None and f"reader-{r:02d}" in before.readers:
+            (folder / f"reader-{r:02d}.html").unlink(missing_ok=True)  # a page of the study that was replaced
     return study
+
+
+def _before(folder: Path) -> Study | None:
+    """The study in a folder, where there is a whole one."""
+    try:
+        return read_study(folder)
+    except InputError:
+        return None
 
 
 def _pictures(result: OpenResult, frames: slice, with_screen: bool, digest: hashlib._Hash) -> Pictures:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -294,7 +295,11 @@ def _warnings(tally: Tally, cluster: str) -> list[str]:
             f"ci95 of means over {few} {cluster}s is too narrow: over 2 it holds the truth in 51 % of cases, "
             "over 3 in 72, over 6 in 85"
         )
-    return found + sorted(tally.doubts)
+    alike: dict[str, list[str]] = {}  # but for numbers
+    for cine, doubt in sorted(tally.doubts):
+        alike.setdefault(re.sub(r"\d+", "", doubt), []).append(f"{cine}: {doubt}")
+    told = [f"{len(same)} cines, such as {same[0]}" if len(same) > 1 else same[0] for same in alike.values()]
+    return found + told
 
 
 def write_json(path: Path, document: Any, sources: Iterable[Path] = (), indent: int | None = 1) -> None:

@@ -23,7 +23,7 @@ class Tally:
         n_pixels: smallest and largest region of each role.
         fewest_pixels, fewest_blocks: of a region that gCNR was measured in; infinite without any.
         automatic: whether any record is of automatic regions.
-        doubts: of the results that the records are of, a sentence each.
+        doubts: cines and a sentence each, of the results that the records are of.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Tally:
         self.n_pixels: dict[str, list[int]] = {}
         self.fewest_pixels = self.fewest_blocks = math.inf
         self.automatic = False
-        self.doubts: set[str] = set()
+        self.doubts: set[tuple[str, str]] = set()
         self._columns: dict[str, _Column] = {}
 
     @classmethod
@@ -56,7 +56,7 @@ class Tally:
             self.fewest_pixels = min([self.fewest_pixels, *(sizes[role] for role in ROLES if role in sizes)])
             self.fewest_blocks = min([self.fewest_blocks, *record["gcnr"].get("n_blocks", {}).values()])
         self.automatic |= record.get("regions") == AUTOMATIC
-        self.doubts |= {f"{record['cine']}: {doubt}" for doubt in record.get("doubts", ())}
+        self.doubts |= {(record["cine"], doubt) for doubt in record.get("doubts", ())}
 
     def summary(self) -> dict[str, Any]:
         """Means over the records that have a metric, with intervals: see `usdehaze.validation.evaluate.summarise`."""

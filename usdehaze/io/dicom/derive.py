@@ -151,16 +151,21 @@ def _set_cine(out: Dataset, scan: DicomScan) -> None:
         out.FrameIncrementPointer = 0x00182002
 
 
-def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Result) -> None:
-    source = scan.attributes
-    out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
+def derivation(scan: DicomScan, result: Result, product: Product) -> str:
+    """Derivation Description: what the source says of its own, what was found out until these frames, what was done."""
     how = ", ".join(f"{field.key} {words}" for field, words in describe(result.settings, "setting"))
     how += f", read with {scan.source.options}" if scan.source.options else ""
     text = f"{product.derivation} by usdehaze {result.usdehaze_version}, joint posterior sampling: {how}"
-    notes = " ".join(scan.source.assumptions)[: max(MOST_IN_ST - 1 - len(text), 0)]
+    notes = " ".join(result.cine.source.assumptions)[: max(MOST_IN_ST - 1 - len(text), 0)]
     text = f"{notes} {text}".strip()[:MOST_IN_ST]
-    before = word(source, "DerivationDescription")[: max(MOST_IN_ST - 2 - len(text), 0)]
-    out.DerivationDescription = f"{before}; {text}" if before and before.isascii() else text
+    before = word(scan.attributes, "DerivationDescription")[: max(MOST_IN_ST - 2 - len(text), 0)]
+    return f"{before}; {text}" if before and before.isascii() else text
+
+
+def _set_derivation(out: Dataset, scan: DicomScan, product: Product, result: Result) -> None:
+    source = scan.attributes
+    out.ImageType = ["DERIVED", "SECONDARY", *words(source, "ImageType")[2:4]]
+    out.DerivationDescription = derivation(scan, result, product)
     out.DerivationCodeSequence = Sequence([*items(out, "DerivationCodeSequence"), _code(*product.code)])
     if sop_uid := sop_instance(source):
         out.SourceImageSequence = [_reference(scan, sop_uid)]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pydicom
-from pydicom.dataset import FileMetaDataset
+from pydicom.dataset import Dataset, FileMetaDataset
 
 import usdehaze
 from usdehaze.choices import TRANSFER_SYNTAXES, TransferSyntax
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
 from usdehaze.geometry import image_mask
-from usdehaze.io.dicom.derive import IMPLEMENTATION, derived_attributes
+from usdehaze.io.dicom.derive import IMPLEMENTATION, derivation, derived_attributes
 from usdehaze.io.dicom.mark import Mark
 from usdehaze.io.dicom.pixels_out import ENCODERS, PixelDataWriter, photometric
 from usdehaze.io.dicom.quiet import quiet
@@ -66,9 +68,11 @@ class DicomWriter(Sink):
         self._mark: Mark | None = None
         self._file: BinaryIO | None = None
         self._pixels: PixelDataWriter | None = None
+        self._attributes, self._told, self._n_header = Dataset(), "", 0
 
     def _append(self, result: Result) -> None:
         pixels = self._pixels or self._begin(result)
+        self._told = derivation(self.source, result, PRODUCTS[self.what])
         frames = self._haze(result) if self.what == "haze" else self._tissue(result)
         try:
             for frame in frames:
@@ -91,6 +95,21 @@ class DicomWriter(Sink):
             with self._file:
                 if complete and self._pixels is not None:
                     self._pixels.close()
+                    if self._told != self._attributes.DerivationDescription:  # later frames had more to tell
+                        self._tell(self._file)
+
+    def _tell(self, file: BinaryIO) -> None:
+        """Writes everything before the first pixel again, which then takes another length."""
+        self._attributes.DerivationDescription = self._told
+        with TemporaryFile(dir=self.part.path.parent) as pixels:
+            file.seek(self._n_header)
+            copyfileobj(file, pixels)
+            file.seek(0)
+            file.truncate()
+            with quiet():
+                pydicom.dcmwrite(file, self._attributes, enforce_file_format=True)
+            pixels.seek(0)
+            copyfileobj(pixels, file)
 
     def _begin(self, result: Result) -> PixelDataWriter:
         """Writes everything before the first pixel."""
@@ -106,6 +125,7 @@ class DicomWriter(Sink):
                 attributes.file_meta.ImplementationVersionName = f"USDEHAZE_{usdehaze.__version__}"[:16]
                 attributes.file_meta.TransferSyntaxUID = ENCODERS[self.syntax][0]
                 pydicom.dcmwrite(self._file, attributes, enforce_file_format=True)
+                self._attributes, self._n_header = attributes, self._file.tell()
         except (OSError, InputError):
             raise
         except Exception as error:  # pydicom's own words may quote the attribute it stumbled over
