@@ -47,6 +47,7 @@ _FOREIGN = {  # what is not read
 }
 _EMPTY, _UNKNOWN = "empty", "unknown content"
 NO_KIND = (_EMPTY, _UNKNOWN, _FOREIGN[_DOCUMENT])  # of what is nowhere near a scan
+_MASK = re.compile(r"(.+?)[ _.-]?(mask|gt|seg|segmentation|label|annotation)s?[ _-]?\d*", re.IGNORECASE)  # of a stem
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 # Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
 # registrations and segmentations
@@ -325,7 +326,7 @@ def parts_of(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def images_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """Images directly in a folder, without hidden files and previews; of several suffixes, those of the commonest."""
+    """Images directly in a folder, without hidden files, previews and masks; of several suffixes, the commonest."""
     return max(images_by_suffix(folder).values(), key=len, default=[])
 
 
@@ -342,5 +343,13 @@ def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
 
 
 def is_left_out(path: Path) -> bool:
-    """Whether a file among images is none of them by its name: hidden, or a preview."""
-    return path.name.startswith(".") or ".dehazed." in path.name
+    """Whether a file among images is none of them by its name: hidden, a preview, or the mask of another."""
+    return path.name.startswith(".") or ".dehazed." in path.name or is_mask(path)
+
+
+def is_mask(path: Path) -> bool:
+    """Whether a file is named as the mask of another image beside it, as ``a_mask.png`` is of ``a.png``."""
+    named = _MASK.fullmatch(path.stem)
+    return named is not None and any(
+        path.with_name(named[1] + suffix).is_file() for suffix in {path.suffix, *IMAGE.suffixes}
+    )

@@ -16,7 +16,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, kind_of
+from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, is_mask, kind_of
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.tiff import as_declared, calibration, images_declared, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
@@ -53,7 +53,11 @@ class ImageFolderScan(ImageScan):
         paths = natural_order(max(images.values(), key=len))
         others = {suffix: len(some) for suffix, some in images.items() if paths[0] not in some}
         told = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
-        notes = (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),) if told else ()
+        notes = tuple[Guess, ...]()
+        if told:
+            notes += (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),)
+        if masks := sum(map(is_mask, self.path.iterdir())):
+            notes += (Guess(f"Images named as masks of others left out: {masks}.", "a folder of frames alone"),)
         self._check_names(set(paths))
         if len(paths) == 1:
             self._file = open_image(paths[0])
