@@ -208,7 +208,9 @@ def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
         ({"FrameTimeVector": [0, 20, 20, 21], "CineRate": 50}, [0, 0.02, 0.04, 0.061]),
         ({"FrameTimeVector": [0, 60, 70, 80], "CineRate": 50}, [0, 0.06, 0.13, 0.21]),
         ({"FrameTime": 0.02, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),  # in s
-        ({"FrameTime": 0.02}, [0, 2e-5, 4e-5, 6e-5]),
+        ({"FrameTime": 0.02}, [0, 0.02, 0.04, 0.06]),  # 50,000 frames/s of no probe
+        ({"FrameTime": 0.2}, [0, 2e-4, 4e-4, 6e-4]),
+        ({"FrameTimeVector": [0, 0.02, 0.02, 0.021]}, [0, 0.02, 0.04, 0.061]),
         ({}, None),
     ],
 )
@@ -228,6 +230,8 @@ def test_frame_times(attributes, times):
         ({"FrameTimeVector": [0, 20, 40, 60], "CineRate": 50}, "taken as since the first"),
         ({"FrameTimeVector": [20, 20, 20], "CineRate": 50}, "Vector has 3 times for 4 frames: it is not used"),
         ({"FrameTime": 0.02, "CineRate": 50}, "taken as s"),
+        ({"FrameTime": 0.02}, "taken as s"),
+        ({"FrameTimeVector": [0, 0.02, 0.02, 0.021]}, "taken as s"),
         ({"FrameTime": 5, "CineRate": 50}, "of 200 frames/s, Cine Rate says 50"),
         ({"FrameTime": 33.3, "CineRate": 30}, ""),
     ],

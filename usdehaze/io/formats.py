@@ -28,7 +28,8 @@ _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", *_TIFF_SIGNATURES)  # PNG, JPEG, BMP, TIFF
 _META_IMAGE = re.compile(rb"(\w+ *=[^\n]*\n)*(ObjectType|NDims)\b")  # whichever of its lines comes first
-_FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
+_MPEG_SIGNATURES = (b"\0\0\1\xba", b"\0\0\1\xb3")  # the latter of video without a container
+_FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", *_MPEG_SIGNATURES)  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
 _DOCUMENT = re.compile(rb"PK\x03\x04.{26}(\[Content_Types|_rels/|docProps/|mimetype)", re.DOTALL)  # of an office suite
@@ -125,6 +126,8 @@ def _is_film(path: Path, start: bytes) -> bool:
         return start[8:12] == b"AVI "
     if start[4:8] == b"ftyp":
         return start[8:12] not in _STILLS
+    if any(start[head :: 188 + head][:5] == b"GGGGG" for head in (0, 4)):  # packets of an MPEG transport stream
+        return True
     return start[4:8] in (b"moov", b"mdat", b"wide", b"free") or start.startswith(_FILM_SIGNATURES)
 
 
@@ -200,7 +203,7 @@ FILM = FileFormat(
     signature=_is_film,
     open_scan=lazily("usdehaze.io.images.film", "FilmScan"),
     holds="log-compressed grey levels",
-    suffixes=(".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".wmv", ".mpg", ".mpeg"),
+    suffixes=(".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".wmv", ".mpg", ".mpeg", ".mts", ".m2ts"),
 )
 NPY = FileFormat(
     name="NumPy array",
