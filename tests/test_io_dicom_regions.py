@@ -222,6 +222,19 @@ def test_frame_times(attributes, times):
     assert found is None if times is None else found == pytest.approx(times)
 
 
+def test_a_vector_that_rises_all_along_is_of_times_since_the_first_frame():
+    ds = Dataset()
+    for values, times in (
+        ([0, 33, 67, 100, 133, 167, 200, 233], np.array([0, 33, 67, 100, 133, 167, 200, 233])),
+        ([0, 33, 34, 33, 33, 34, 33, 34], np.cumsum([0, 33, 34, 33, 33, 34, 33, 34])),
+        ([0, 0.03, 0.07, 0.1, 0.13, 0.16, 0.2, 0.23], np.array([0, 30, 70, 100, 130, 160, 200, 230])),  # in s
+    ):
+        ds.FrameTimeVector = values
+        found = find_frame_times(ds, 8)
+        assert found.times_s == pytest.approx(times / 1000)
+        assert len(found.notes) == {233: 1, 34: 0, 0.23: 2}[values[-1]]
+
+
 @pytest.mark.parametrize(
     ("attributes", "word"),
     [
