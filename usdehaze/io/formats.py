@@ -351,8 +351,8 @@ def is_left_out(path: Path) -> bool:
 
 
 def is_mask(path: Path) -> bool:
-    """Whether a file is named as the mask of another image beside it, as ``a_mask.png`` is of ``a.png``."""
-    named = _MASK.fullmatch(path.stem)
-    return named is not None and any(
-        path.with_name(named[1] + suffix).is_file() for suffix in {path.suffix, *IMAGE.suffixes}
-    )
+    """Whether a file is named as the mask of an image or a scan beside it, as ``a_mask.png`` is of ``a.png``."""
+    ending = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), "")
+    stem = path.name[: len(path.name) - len(ending)]
+    suffixes, named = {path.name[len(stem) :], *IMAGE.suffixes}, _MASK.fullmatch(stem)
+    return named is not None and any(os.path.isfile(path.with_name(named[1] + suffix)) for suffix in suffixes)
