@@ -102,14 +102,14 @@ def test_masks_beside_their_scans_are_left_out_and_told(tmp_path):
         "es-Segmentation 2.h5",
         "seg.h5",
         "other_mask.h5",
-        "a_masked.h5",
+        "esgt.h5",
     ):
         if name.endswith(".h5"):
             scan(tmp_path / name)
         else:
             nibabel.save(nibabel.Nifti1Image(FRAMES[0].T, np.eye(4)), tmp_path / name)
     inside = look_in(tmp_path)
-    assert [path.name for path in inside.scans] == ["ED.nii.gz", "a_masked.h5", "es.h5", "other_mask.h5", "seg.h5"]
+    assert [path.name for path in inside.scans] == ["ED.nii.gz", "es.h5", "esgt.h5", "other_mask.h5", "seg.h5"]
     told = {path.name: why for path, why in inside.foreign.items()}
     assert told == dict.fromkeys(["ED_gt.nii.gz", "es-Segmentation 2.h5"], "named as the mask of another")
     assert list_scans([tmp_path / "ED_gt.nii.gz"]) == [tmp_path / "ED_gt.nii.gz"]  # by name

@@ -48,7 +48,7 @@ _FOREIGN = {  # what is not read
 }
 _EMPTY, _UNKNOWN = "empty", "unknown content"
 NO_KIND = (_EMPTY, _UNKNOWN, _FOREIGN[_DOCUMENT])  # of what is nowhere near a scan
-_MASK = re.compile(r"(.+?)[ _.-]?(mask|gt|seg|segmentation|label|annotation)s?[ _-]?\d*", re.IGNORECASE)  # of a stem
+_MASK = re.compile(r"(.+?)[ _.-](mask|gt|seg|segmentation|label|annotation)s?[ _-]?\d*", re.IGNORECASE)  # of a stem
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 # Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
 # registrations and segmentations
