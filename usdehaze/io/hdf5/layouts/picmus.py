@@ -29,7 +29,7 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
         InputError: pixels that are not those of its scan.
     """
     group, data = get_group(file, GROUP), get_group(file, f"{GROUP}/data")
-    if group is None or data is None or not {"real", "imag"} <= set(data) or reading.axes:
+    if group is None or data is None or "real" not in data or "imag" not in data or reading.axes:
         return None
     if reading.dataset is not None and reading.dataset.strip("/") not in _PARTS:
         return None
