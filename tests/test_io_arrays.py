@@ -190,6 +190,21 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
     refused(path, "2 datasets could be the frames: a (12, 72, 80) uint8")
 
 
+@pytest.mark.parametrize("names", [("x", "z"), ("lateral_mm", "depth_mm"), ("xAxis", "zAxis"), ("theta", "r")])
+@pytest.mark.parametrize("kind", ["npz", "mat", "h5"])
+def test_axes_beside_an_image_tell_which_way_it_lies(tmp_path, kind, names):
+    save = {"npz": lambda path, parts: np.savez(path, **parts), "mat": savemat, "h5": write}[kind]
+    frames = np.random.default_rng(0).integers(60, 200, (12, 40, 30), np.uint8)
+    beside = {names[0]: np.linspace(-1, 1, 30), names[1]: np.linspace(0, 1, 40)}
+    for lying in (True, False):
+        stored = frames.swapaxes(1, 2) if lying else frames
+        save(tmp_path / f"a.{kind}", {"bmode": np.moveaxis(stored, 0, 2) if kind == "mat" else stored, **beside})
+        cine = ud.open_cine(tmp_path / f"a.{kind}", rectangle=True)
+        assert close(cine, frames)
+        told = [note for note in cine.source.assumptions if "by the lengths of the axes beside them" in note]
+        assert len(told) == lying
+
+
 def test_times_beside_the_frames_of_an_archive_or_a_mat_file(tmp_path):
     turned, times_s = FRAMES.transpose(1, 2, 0), np.arange(12) ** 1.5 / 100
     np.savez(tmp_path / "a.npz", frames=FRAMES, fps=50)

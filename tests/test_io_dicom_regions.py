@@ -209,7 +209,9 @@ def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
         ({"FrameTimeVector": [0, 20, 20, 21], "CineRate": 50}, [0, 0.02, 0.04, 0.061]),
         ({"FrameTimeVector": [0, 60, 70, 80], "CineRate": 50}, [0, 0.06, 0.13, 0.21]),
         ({"FrameTime": 0.02, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),  # in s
-        ({"FrameTime": 0.02}, [0, 2e-5, 4e-5, 6e-5]),
+        ({"FrameTime": 0.02}, [0, 0.02, 0.04, 0.06]),  # 50,000 frames/s of no probe
+        ({"FrameTime": 0.2}, [0, 2e-4, 4e-4, 6e-4]),
+        ({"FrameTimeVector": [0, 0.02, 0.02, 0.021]}, [0, 0.02, 0.04, 0.061]),
         ({}, None),
     ],
 )
@@ -221,6 +223,19 @@ def test_frame_times(attributes, times):
     assert found is None if times is None else found == pytest.approx(times)
 
 
+def test_a_vector_that_rises_all_along_is_of_times_since_the_first_frame():
+    ds = Dataset()
+    for values, times in (
+        ([0, 33, 67, 100, 133, 167, 200, 233], np.array([0, 33, 67, 100, 133, 167, 200, 233])),
+        ([0, 33, 34, 33, 33, 34, 33, 34], np.cumsum([0, 33, 34, 33, 33, 34, 33, 34])),
+        ([0, 0.03, 0.07, 0.1, 0.13, 0.16, 0.2, 0.23], np.array([0, 30, 70, 100, 130, 160, 200, 230])),  # in s
+    ):
+        ds.FrameTimeVector = values
+        found = find_frame_times(ds, 8)
+        assert found.times_s == pytest.approx(times / 1000)
+        assert len(found.notes) == {233: 1, 34: 0, 0.23: 2}[values[-1]]
+
+
 @pytest.mark.parametrize(
     ("attributes", "word"),
     [
@@ -229,6 +244,8 @@ def test_frame_times(attributes, times):
         ({"FrameTimeVector": [0, 20, 40, 60], "CineRate": 50}, "taken as since the first"),
         ({"FrameTimeVector": [20, 20, 20], "CineRate": 50}, "Vector has 3 times for 4 frames: it is not used"),
         ({"FrameTime": 0.02, "CineRate": 50}, "taken as s"),
+        ({"FrameTime": 0.02}, "taken as s"),
+        ({"FrameTimeVector": [0, 0.02, 0.02, 0.021]}, "taken as s"),
         ({"FrameTime": 5, "CineRate": 50}, "of 200 frames/s, Cine Rate says 50"),
         ({"FrameTime": 33.3, "CineRate": 30}, ""),
     ],

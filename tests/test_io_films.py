@@ -62,6 +62,9 @@ def test_films_without_loss_are_read_exactly_with_their_times(tmp_path, name, en
         ("echonet.avi", ("-c:v", "mjpeg", "-q:v", "2")),  # full range
         ("b.mp4", ("-c:v", "libx264", "-crf", "8", "-pix_fmt", "yuv420p")),  # limited range
         ("c.mpg", ("-c:v", "mpeg2video", "-q:v", "2")),
+        ("d.m1v", ("-c:v", "mpeg1video", "-q:v", "2")),
+        ("e.ts", ("-c:v", "libx264", "-crf", "8", "-pix_fmt", "yuv420p")),
+        ("f.m2ts", ("-c:v", "mpeg2video", "-q:v", "2", "-mpegts_m2ts_mode", "1")),
     ],
 )
 def test_films_with_loss_are_close_over_the_whole_range(tmp_path, name, encode):

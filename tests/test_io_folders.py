@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import nibabel
 import numpy as np
 import pytest
 from _dicom import write_dicom
@@ -91,6 +92,27 @@ def test_files_that_are_called_scans_and_are_none_are_lost_and_those_of_other_ki
     foreign = {str(path.relative_to(tmp_path)): kind for path, kind in inside.foreign.items()}
     assert sorted(foreign) == ["IM2", "slides/x.jp2", "x.nrrd"] and foreign["x.nrrd"] == "NRRD, which is not read"
     assert "without the header of a DICOM file" in foreign["IM2"]
+
+
+def test_masks_beside_their_scans_are_left_out_and_told(tmp_path):
+    for name in (
+        "ED.nii.gz",
+        "ED_gt.nii.gz",
+        "es.h5",
+        "es-Segmentation 2.h5",
+        "seg.h5",
+        "other_mask.h5",
+        "esgt.h5",
+    ):
+        if name.endswith(".h5"):
+            scan(tmp_path / name)
+        else:
+            nibabel.save(nibabel.Nifti1Image(FRAMES[0].T, np.eye(4)), tmp_path / name)
+    inside = look_in(tmp_path)
+    assert [path.name for path in inside.scans] == ["ED.nii.gz", "es.h5", "esgt.h5", "other_mask.h5", "seg.h5"]
+    told = {path.name: why for path, why in inside.foreign.items()}
+    assert told == dict.fromkeys(["ED_gt.nii.gz", "es-Segmentation 2.h5"], "named as the mask of another")
+    assert list_scans([tmp_path / "ED_gt.nii.gz"]) == [tmp_path / "ED_gt.nii.gz"]  # by name
 
 
 def test_a_folder_of_nothing_but_lost_scans_is_told_once(tmp_path):

@@ -35,6 +35,7 @@ def folder(path, frames=FRAMES, suffix="png"):
 def mha(path, frames, compressed=False, header=(), data=None, order="<"):
     """A MetaImage file of ``frames`` ``(T, H, W[, C])``."""
     types = {"u1": "MET_UCHAR", "u2": "MET_USHORT", "i2": "MET_SHORT", "f4": "MET_FLOAT"}
+    types |= {"i8": "MET_LONG_LONG", "u8": "MET_ULONG_LONG"}
     code = frames.dtype.str[1:]
     values = frames.astype(frames.dtype.newbyteorder(order)).tobytes() if data is None else data
     lines = {
@@ -80,6 +81,18 @@ def test_images_of_other_suffixes_are_frames_where_they_are_of_one_kind_and_else
     assert cine.frames.shape[0] == 12 and np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
     assert "Images of other suffixes left out: 1 .png." in cine.source.assumptions
     refused(clip, "--strict allows no guess: Images of other suffixes", strict=True)
+
+
+@pytest.mark.parametrize("named", ["frame-{}_mask.png", "frame-{}.gt.bmp", "frame-{} Annotation 1.png"])
+def test_masks_beside_the_frames_are_no_frames(tmp_path, named):
+    clip = folder(tmp_path / "clip")
+    for index, frame in enumerate(FRAMES):
+        Image.fromarray((frame > 100) * np.uint8(255)).save(clip / named.format(index + 1))
+    cine = ud.open_cine(clip)
+    assert cine.frames.shape == FRAMES.shape and np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
+    assert "Images named as masks of others left out: 12." in cine.source.assumptions
+    (clip / "seg-1.png").write_bytes((clip / "frame-1.png").read_bytes())  # of nothing
+    assert ud.open_cine(clip).frames.shape[0] == 13
 
 
 @pytest.mark.parametrize("content", [b"", b"text", "half"])
@@ -155,7 +168,15 @@ def test_spacing_of_a_metaimage_is_believed_unless_it_is_its_default(tmp_path):
 
 def test_colour_metaimages_become_their_luma(tmp_path):
     rgb = np.repeat(FRAMES[..., None], 3, axis=3)
-    cine = ud.open_cine(mha(tmp_path / "a.mha", rgb, header={"ElementNumberOfChannels": "3"}.items()))
+    for kind in ("MET_UCHAR", "MET_UCHAR_ARRAY"):
+        header = {"ElementNumberOfChannels": "3", "ElementType": kind}
+        cine = ud.open_cine(mha(tmp_path / "a.mha", rgb, header=header.items()))
+        assert np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
+
+
+@pytest.mark.parametrize("stored", [np.int64, np.uint64])
+def test_whole_numbers_of_64_bits_in_a_metaimage_are_grey_levels(tmp_path, stored):
+    cine = ud.open_cine(mha(tmp_path / "a.mha", FRAMES.astype(stored)))
     assert np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
 
 

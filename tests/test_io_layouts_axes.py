@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from _scans import fan_frames, refused, write
+from _scans import fan_frames, in_db, refused, speckled_fan, write
 
 import usdehaze as ud
 from usdehaze.errors import InputError
@@ -206,6 +206,24 @@ def test_cubdl_keeps_its_beamformed_iq_lines_first_beside_channel_data(tmp_path)
     envelope = np.hypot(real, imaginary)
     assert np.abs(cine.frames[0] - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
     assert "Axes taken as lines before depth, as in CUBDL's files." in cine.source.assumptions
+
+
+@pytest.mark.parametrize("n_frames", [1, 4])
+def test_picmus_keeps_its_images_lines_first_with_the_axes_of_their_scan(tmp_path, n_frames):
+    echoes = speckled_fan(n_frames, 96, 120).astype(np.float32)
+    stored = echoes.swapaxes(1, 2) if n_frames > 1 else echoes[0].T
+    parts = {"data/real": stored, "data/imag": 0 * stored}
+    parts |= {"scan/x_axis": np.linspace(-0.018, 0.018, 120), "scan/z_axis": np.linspace(0.005, 0.05, 96)}
+    path = write(tmp_path / "a.hdf5", {f"US/US_DATASET0000/{name}": values for name, values in parts.items()})
+    cine = ud.open_cine(path, rectangle=True)
+    assert np.abs(cine.frames - in_db(echoes)).max() < 1e-3
+    assert cine.geometry.spacing_m == pytest.approx((0.045 / 95, 0.036 / 119))
+    assert cine.geometry.origin_m == pytest.approx((0.005, -0.018))
+    with h5py.File(path, "r+") as file:
+        file["US/US_DATASET0000/scan/z_axis"][...] = 0
+        del file["US/US_DATASET0000/scan/x_axis"]
+        file["US/US_DATASET0000/scan/x_axis"] = np.arange(96)
+    refused(path, "(96, 96) pixels, as its scan says")
 
 
 CHANNEL_DATA = {

@@ -260,3 +260,13 @@ def test_decibels_that_grow_as_echoes_fade_are_refused(tmp_path, save):
     fading = -in_db(speckled_fan())
     refused(save(tmp_path, fading.astype(np.float32)), "grow as echoes fade", "take their negative")
     assert ud.open_cine(save(tmp_path, -fading)).geometry.sector is not None
+
+
+@pytest.mark.parametrize("save", [as_png, as_npy, as_h5, as_nifti])
+def test_of_what_may_be_a_label_map_it_is_said_and_of_coarse_grey_levels_not(tmp_path, save):
+    labels = np.zeros((2, 96, 120), np.uint8)
+    labels[:, 20:70, 30:90], labels[:, 30:50, 40:60] = 1, 3
+    path = save(tmp_path, labels)
+    assert any("3 values alone" in note for note in ud.open_cine(path).source.assumptions)
+    coarse = ud.open_cine(save(tmp_path, FAN // 50 * 50))  # 6 levels
+    assert not any("label map" in note for note in coarse.source.assumptions)

@@ -143,3 +143,15 @@ def test_tiffs_mean_what_their_tags_say(tmp_path):
     refused(tiff(tmp_path / "e.tif", FRAMES[0].astype(np.float32), t262=0), "a TIFF of float32 with white as zero")
     found = "BitsPerSample (16,), PhotometricInterpretation 0, SampleFormat (1,), which Pillow does not read"
     refused(tiff(tmp_path / "f.tif", deep, ">", t262=0), found, "black as zero")
+
+
+@pytest.mark.parametrize("kind", [1, 4])
+def test_thumbnails_and_masks_in_a_tiff_are_no_frames(tmp_path, kind):
+    pages = [FRAMES[0], FRAMES[0][::4, ::4] if kind == 1 else np.where(FRAMES[0] > 0, np.uint8(255), 0), FRAMES[1]]
+    with AppendingTiffWriter(tmp_path / "a.tif") as writer:
+        for page, subfile in zip(pages, (0, kind, 0), strict=True):
+            Image.fromarray(page).save(writer, format="TIFF", tiffinfo={254: subfile})
+            writer.newFrame()
+    cine = ud.open_cine(tmp_path / "a.tif")
+    assert cine.frames.shape == (2, *FRAMES.shape[1:]) and np.array_equal(grey(tmp_path / "a.tif"), FRAMES[:2])
+    assert "Thumbnails, smaller versions and masks in the file are left out." in cine.source.assumptions

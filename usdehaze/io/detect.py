@@ -23,6 +23,7 @@ from usdehaze.io.formats import (
     FileFormat,
     format_of,
     is_left_out,
+    is_mask,
     look_at,
     parts_of,
 )
@@ -57,7 +58,7 @@ class Found:
         lost: what keeps scans from being found: links that lead nowhere, what cannot be read, files that are called
             scans and are none.
         own: DICOM images that usdehaze made, though in folders their names do not say so.
-        foreign: files of kinds that are known and not read, with the kind.
+        foreign: files of kinds that are known and not read, with the kind, and masks of scans.
     """
 
     scans: list[Path] = field(default_factory=list)
@@ -69,7 +70,8 @@ class Found:
 def list_scans(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files as given, folders replaced by every scan in them: recursive, sorted, hidden files and results left out.
 
-    Derived DICOM images of our own count as results whatever they are called now.
+    Derived DICOM images of our own count as results whatever they are called now. A mask, named so after a scan beside
+    it, is none.
 
     Links are followed, into each folder once. A folder with images but no other scan directly in it is itself a scan. A
     file given by name is kept whatever it is, and so is a folder without scans: reading it will say what is wrong. A
@@ -134,7 +136,9 @@ def _sort(parent: Path, names: list[str], found: Found) -> None:
         if known is DICOM and not known.is_alone(path):
             found.own.append(path)
         elif known is not None:
-            if _is_alone(known, path):
+            if _is_alone(known, path) and is_mask(path):
+                found.foreign[path] = "named as the mask of another"
+            elif _is_alone(known, path):
                 scans.append(path)
             images = images or (known.open_image is not None and not is_left_out(path.name))
         elif path.name.lower().endswith(SCAN_SUFFIXES):

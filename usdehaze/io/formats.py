@@ -28,7 +28,8 @@ _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", *_TIFF_SIGNATURES)  # PNG, JPEG, BMP, TIFF
 _META_IMAGE = re.compile(rb"(\w+ *=[^\n]*\n)*(ObjectType|NDims)\b")  # whichever of its lines comes first
-_FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\0\0\1\xba")  # Matroska, ASF, MPEG
+_MPEG_SIGNATURES = (b"\0\0\1\xba", b"\0\0\1\xb3")  # the latter of video without a container
+_FILM_SIGNATURES = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", *_MPEG_SIGNATURES)  # Matroska, ASF, MPEG
 _STILLS = (b"avif", b"heic", b"heix", b"mif1", b"jp2 ", b"jpx ")  # brands of what is no film
 _MATLAB_VERSIONS = (b"\0\1IM", b"\1\0MI")
 _DOCUMENT = re.compile(rb"PK\x03\x04.{26}(\[Content_Types|_rels/|docProps/|mimetype)", re.DOTALL)  # of an office suite
@@ -47,6 +48,7 @@ _FOREIGN = {  # what is not read
 }
 _EMPTY, _UNKNOWN = "empty", "unknown content"
 NO_KIND = (_EMPTY, _UNKNOWN, _FOREIGN[_DOCUMENT])  # of what is nowhere near a scan
+_MASK = re.compile(r"(.+?)[ _.-](mask|gt|seg|segmentation|label|annotation)s?[ _-]?\d*", re.IGNORECASE)  # of a stem
 _SUFFIXES = {".jpeg": ".jpg", ".tiff": ".tif", ".mhd": ".mha"}
 # Media Storage SOP Class UID of a DICOMDIR; and of reports, presentation states, documents, waveforms, raw data,
 # registrations and segmentations
@@ -124,6 +126,8 @@ def _is_film(path: Path, start: bytes) -> bool:
         return start[8:12] == b"AVI "
     if start[4:8] == b"ftyp":
         return start[8:12] not in _STILLS
+    if any(start[head :: 188 + head][:5] == b"GGGGG" for head in (0, 4)):  # packets of an MPEG transport stream
+        return True
     return start[4:8] in (b"moov", b"mdat", b"wide", b"free") or start.startswith(_FILM_SIGNATURES)
 
 
@@ -199,7 +203,7 @@ FILM = FileFormat(
     signature=_is_film,
     open_scan=lazily("usdehaze.io.images.film", "FilmScan"),
     holds="log-compressed grey levels",
-    suffixes=(".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".wmv", ".mpg", ".mpeg"),
+    suffixes=(".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".wmv", ".mpg", ".mpeg", ".mts", ".m2ts"),
 )
 NPY = FileFormat(
     name="NumPy array",
@@ -325,7 +329,7 @@ def parts_of(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def images_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """Images directly in a folder, without hidden files and previews; of several suffixes, those of the commonest."""
+    """Images directly in a folder, without hidden files, previews and masks; of several suffixes, the commonest."""
     return max(images_by_suffix(folder).values(), key=len, default=[])
 
 
@@ -333,7 +337,7 @@ def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """The same of every suffix, by its usual form in lower case."""
     images: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).iterdir()):
-        if not is_left_out(path.name) and path.is_file():
+        if not is_left_out(path.name) and not is_mask(path) and path.is_file():
             with suppress(InputError):
                 if (found := format_of(path)) is not None and found.open_image is not None:
                     suffix = path.suffix.lower()
@@ -344,3 +348,11 @@ def images_by_suffix(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
 def is_left_out(name: str) -> bool:
     """Whether a file among images is none of them by its name: hidden, or a preview."""
     return name.startswith(".") or ".dehazed." in name
+
+
+def is_mask(path: Path) -> bool:
+    """Whether a file is named as the mask of an image or a scan beside it, as ``a_mask.png`` is of ``a.png``."""
+    ending = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), "")
+    stem = path.name[: len(path.name) - len(ending)]
+    suffixes, named = {path.name[len(stem) :], *IMAGE.suffixes}, _MASK.fullmatch(stem)
+    return named is not None and any(os.path.isfile(path.with_name(named[1] + suffix)) for suffix in suffixes)

@@ -29,7 +29,7 @@ from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import TIMES_UNUSED, TIMES_WITHOUT_UNIT, StoredCine, in_metres, turned
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
-from usdehaze.io.whole_screen import Screen, look_at
+from usdehaze.io.whole_screen import Screen, labels_in, look_at
 from usdehaze.notes import Guess, refuse_guesses
 
 OF_ONE_VALUE = "Frames of one value throughout, black ones say, come out as they went in."
@@ -145,6 +145,8 @@ class StoredScan(Scan):
         row_m, column_m = stored.spacing_m or (stored.aspect, 1.0)
         order, notes, screen = stored.guessed_axes, tuple[str, ...](), None
         if not self.reading.rectangle:
+            if count := labels_in(frames_db):
+                notes += (f"{count} values alone, in flat areas, as of a label map: no image to dehaze?",)
             may_be_inverted, turns = self._may_be_inverted, bool(order)
             how = {"can_turn": turns, "may_be_inverted": may_be_inverted}
             screen = look_at(frames_db, -self.dynamic_range_db, row_m / column_m, **how)

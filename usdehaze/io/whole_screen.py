@@ -19,6 +19,8 @@ BLANK_PX = 512  # sides of what is searched of frames that are blank
 FEWEST_GRAPHICS = 3  # around an image: a vendor's mark or two do not make a screen
 LARGE_GRAPHICS = 0.005  # of the frame
 QUIET_SHARE = 0.95  # around the images of a screen, 0.99 in real ones; 0.72 to 0.88 in dark tissue
+MOST_LABELS = 7  # values of a label map; real images have 20 or more
+MOSTLY = 0.8  # of what is no background has a neighbour of its own value in a label map
 MOST_OF_BORDER, MUCH_OF_FRAME, SOME_OF_FRAME = 0.8, 0.15, 0.03  # share that is white where echoes are dark on white
 
 
@@ -155,3 +157,16 @@ def is_dark_on_white(frames_db: np.ndarray, floor_db: float) -> bool:
     rows, columns = (max(1, round(BORDER * side)) for side in frame.shape)
     border[rows:-rows, columns:-columns] = False
     return bool(white[border].mean() >= MOST_OF_BORDER and MUCH_OF_FRAME <= white.mean() < 1)
+
+
+def labels_in(frames: np.ndarray) -> int:
+    """How many values frames ``(T, H, W)`` have where they are label maps, few values in flat areas; else 0."""
+    values = np.zeros(0, frames.dtype)
+    for frame in frames:
+        values = np.union1d(values, frame)
+        if len(values) > MOST_LABELS:
+            return 0
+    background = values[np.argmax([np.count_nonzero(frames == value) for value in values])]
+    others = frames[:, :, :-1] != background
+    flat = (frames[:, :, 1:] == frames[:, :, :-1])[others]
+    return len(values) if flat.size and flat.mean() > MOSTLY else 0

@@ -19,6 +19,7 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import ArrayDataset, check_array
+from usdehaze.io.axes_beside import along_axes
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
@@ -80,6 +81,7 @@ class MatlabScan(StoredScan):
             return arrays[name] if name in arrays else loadmat(str(self.path), variable_names=[name])[name]
 
         sizes = {name: shape for name, (shape, _) in shapes.items()}
+        cine = along_axes(cine, {n: s for n, s in sizes.items() if n.rpartition("/")[0] == wanted.rpartition("/")[0]})
         times_s, told = times_of(((n, numbers(n), "") for n in around(wanted, sizes, cine.shape[0])), cine.shape[0])
         notes = (*notes, *cine.assumptions, *told)
         return replace(cine, assumptions=notes, guessed_axes=cine.guessed_axes[::-1], frame_times_s=times_s)

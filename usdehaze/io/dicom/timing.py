@@ -13,7 +13,10 @@ from usdehaze.notes import Guess
 FRAME_TIME, FRAME_TIME_VECTOR = 0x00181063, 0x00181065
 FITS = 0.2  # of the time between frames by Cine Rate, that another may differ from it
 FAR_OFF = 2  # times that, from which on it is told
+SHORTEST_MS = 0.1  # between frames of a cine
+MANY = 8  # frames: no cine takes longer for each of as many than for the one before
 BY_TIMES = "frame times that fit Cine Rate"
+IN_MS = "frame times in ms"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ def find_frame_times(attributes: Dataset, n_frames: int) -> FrameTimes:
 
     From Frame Time Vector (0018,1065) or Frame Time (0018,1063), both in ms, whichever Frame Increment Pointer names;
     else from either; else from Cine Rate (0018,0040) or Recommended Display Frame Rate (0008,2144), frames/s. A vector
-    of times since the first frame, and a Frame Time in s, are known by Cine Rate.
+    of times since the first frame, and a Frame Time in s, are known by Cine Rate, else by times that rise all along, or
+    are too short.
     """
     step, rate = _positive(attributes, "FrameTime"), _positive(attributes, "CineRate")
     pointer, usual_ms = numbers(attributes, "FrameIncrementPointer"), None if rate is None else 1000 / rate
@@ -50,6 +54,9 @@ def find_frame_times(attributes: Dataset, n_frames: int) -> FrameTimes:
             return FrameTimes(np.cumsum(steps) / 1000, steps, notes=notes)
     if step is not None and _fits(1000 * step, usual_ms) and not _fits(step, usual_ms):
         notes += (Guess(f"Frame Time is {step:g} ms, Cine Rate {rate:g} frames/s: taken as s.", BY_TIMES),)
+        step *= 1000
+    elif step is not None and step < SHORTEST_MS:
+        notes += (Guess(f"Frame Time is {step:g} ms, as of no cine: taken as s.", IN_MS),)
         step *= 1000
     notes += _note_on_rate(step, usual_ms)
     if step is None:
@@ -70,11 +77,22 @@ def _vector_ms(attributes: Dataset, n_frames: int, usual_ms: float | None) -> tu
         return None, ("Frame Time Vector has negative times: it is not used.",)
     if n_frames > 1 and not np.any(steps):
         return None, ("Frame Time Vector has no time above 0: it is not used.",)
-    rises = n_frames > 1 and np.all(between >= 0) and _fits(between.mean(), usual_ms)
-    if rises and not _fits(steps[1:].mean(), usual_ms):
+    notes, since_first = tuple[str, ...](), np.concatenate([[0.0], between])
+    if usual_ms is None and n_frames >= MANY and np.all(between > 0):
+        note = "Frame Time Vector rises from frame to frame: taken as times since the first."
+        steps, notes = since_first, (Guess(note, "frame times since the frame before"),)
+    elif (
+        n_frames > 1
+        and np.all(between >= 0)
+        and _fits(between.mean(), usual_ms)
+        and not _fits(steps[1:].mean(), usual_ms)
+    ):
         note = "Frame Time Vector, as times since the frame before, does not fit Cine Rate: taken as since the first."
-        return np.concatenate([[0.0], between]), (Guess(note, BY_TIMES),)
-    return steps, ()
+        steps, notes = since_first, (Guess(note, BY_TIMES),)
+    if n_frames > 1 and steps[1:].max() < SHORTEST_MS:
+        notes += (Guess("Frame Time Vector has times under 0.1 ms, as of no cine: taken as s.", IN_MS),)
+        steps = 1000 * steps
+    return steps, notes
 
 
 def _fits(step_ms: float, usual_ms: float | None) -> bool:

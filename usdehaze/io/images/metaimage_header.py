@@ -14,7 +14,7 @@ from usdehaze.io.limits import MIN_SIDE, check_frame
 
 _TYPES = {
     **{"MET_UCHAR": "u1", "MET_CHAR": "i1", "MET_USHORT": "u2", "MET_SHORT": "i2", "MET_UINT": "u4", "MET_INT": "i4"},
-    **{"MET_FLOAT": "f4", "MET_DOUBLE": "f8"},
+    **{"MET_LONG_LONG": "i8", "MET_ULONG_LONG": "u8", "MET_FLOAT": "f4", "MET_DOUBLE": "f8"},
 }
 _UNITS_M = {"um": 1e-6, "mm": 1e-3, "cm": 1e-2}
 _HEADER_BYTES = 2**26  # of 30,000 frames with the poses of many tools
@@ -73,7 +73,7 @@ def read_header(path: Path) -> Header:
         channels = int(fields.get("ElementNumberOfChannels", "1"))
         spacing = [float(s) for s in fields.get("ElementSpacing", fields.get("ElementSize", "1 1")).split()]
         msb = _is_true(fields, "BinaryDataByteOrderMSB", _is_true(fields, "ElementByteOrderMSB", False))
-        dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb else "<")
+        dtype = np.dtype(_TYPES[fields["ElementType"].removesuffix("_ARRAY")]).newbyteorder(">" if msb else "<")
         skipped = int(fields.get("HeaderSize", "0"))
     except (KeyError, ValueError):
         raise InputError(path, "has a MetaImage header that cannot be used", "numbers, and a known type") from None

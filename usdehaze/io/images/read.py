@@ -7,6 +7,7 @@ import warnings
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from io import BufferedReader
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from PIL.TiffImagePlugin import TiffImageFile
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.decoding import decoding
-from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, kind_of
+from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, is_mask, kind_of
 from usdehaze.io.images.opacity import rgb_of
-from usdehaze.io.images.tiff import as_declared, calibration, images_declared, other_axes, refuse_unknown
+from usdehaze.io.images.tiff import as_declared, calibration, images_declared, is_of_another, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
 from usdehaze.io.luma import luma
 from usdehaze.io.picture import Picture
@@ -53,7 +54,11 @@ class ImageFolderScan(ImageScan):
         paths = natural_order(max(images.values(), key=len))
         others = {suffix: len(some) for suffix, some in images.items() if paths[0] not in some}
         told = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in others.items())
-        notes = (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),) if told else ()
+        notes = tuple[Guess, ...]()
+        if told:
+            notes += (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),)
+        if masks := sum(map(is_mask, self.path.iterdir())):
+            notes += (Guess(f"Images named as masks of others left out: {masks}.", "a folder of frames alone"),)
         self._check_names(set(paths))
         if len(paths) == 1:
             self._file = open_image(paths[0])
@@ -97,7 +102,7 @@ class ImageFolderScan(ImageScan):
         """Refuses a folder with files that are called images and are none: they are frames that were lost."""
         suffixes = {path.suffix.lower() for path in images}
         for path in sorted(self.path.iterdir()):
-            called = path.suffix.lower() in suffixes - {""} and not is_left_out(path.name)
+            called = path.suffix.lower() in suffixes - {""} and not is_left_out(path.name) and not is_mask(path)
             if called and path.is_file() and path not in images:
                 found, advice = f"{path.name} is no image ({kind_of(path)})", "mend it, or take it away"
                 raise InputError(self.path, found, "an image, as its name says", advice)
@@ -120,6 +125,7 @@ class PillowImage:
             self._image = _opened(self._file, path)  # kept open: it knows where each page begins
             self._skipped = int(self._image.info.get("default_image", 0))  # 1 where what PNG shows at rest is no frame
             self._image.seek(self._skipped)
+            self._pages = [self._skipped]
             self.kind, self._first = self._image.format, _picture(self._image, path)
             rgb = self._first.rgb
             self._colour = rgb is not None and bool((rgb != rgb[..., :1]).any())
@@ -141,11 +147,15 @@ class PillowImage:
             self._notes = ("The first picture of the file alone is read: others are made from it, or of it.",)
             return np.array(starts)
         with suppress(EOFError):
-            while True:
+            for page in count(self._skipped + 1):
                 shown_s = float(self._image.info.get("duration", 0)) / 1000
-                self._image.seek(self._skipped + len(starts))
+                self._image.seek(page)
                 spend(self.path, objects=1)
+                if isinstance(self._image, TiffImageFile) and is_of_another(self._image.tag_v2):
+                    self._notes = ("Thumbnails, smaller versions and masks in the file are left out.",)
+                    continue
                 starts.append(starts[-1] + shown_s)
+                self._pages.append(page)
         if axes and len(starts) > 1:
             expected, advice = "images over time alone", "save one channel, or one slice, of it"
             raise InputError(self.path, f"a TIFF of {axes}", expected, advice)
@@ -177,7 +187,7 @@ class PillowImage:
         """Frame ``index`` with its colours."""
         if index == 0:
             return self._first
-        self._image.seek(self._skipped + index)
+        self._image.seek(self._pages[index])
         picture = _picture(self._image, self.path)
         values, first = picture.levels, self._first.levels
         if values.shape != first.shape or values.dtype != first.dtype:

@@ -18,6 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.times_beside import seconds_in
 
 _WIDTH, _LENGTH, _BITS, _COMPRESSION, _PHOTOMETRIC, _DESCRIPTION, _FORMAT = 256, 257, 258, 259, 262, 270, 339  # tags
+_SUBFILE, _REDUCED, _MASK = 254, 1, 4  # a tag and two of its bits
 _ORIENTATION, _ACROSS, _DOWN = 274, 282, 283  # the last two in pixels per unit
 _METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "micron": 1e-6, "microns": 1e-6}  # not inches: of a screen
 _MICRO = re.compile(r"\\u00[bB]5|\xc2?\xb5|\u03bc")  # as ImageJ, OME and Pillow have it
@@ -57,6 +58,12 @@ def images_declared(tags: ImageFileDirectory_v2, path: Path) -> int:
             declared = prod(json.loads(said)["shape"]) // (pixels * len(samples))
     is_long = path.stat().st_size >= declared * pixels * sum(samples) // 8
     return declared if tags.get(_COMPRESSION, 1) == 1 and is_long else 1
+
+
+def is_of_another(tags: ImageFileDirectory_v2) -> bool:
+    """Whether an image is a smaller version of another one, a thumbnail say, or its mask."""
+    kind = tags.get(_SUBFILE, 0)
+    return isinstance(kind, int) and bool(kind & (_REDUCED | _MASK))
 
 
 def other_axes(tags: ImageFileDirectory_v2) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import h5py
 
-from usdehaze.io.hdf5.layouts import channel, itk, own, pairs, plain, uff, zea
+from usdehaze.io.hdf5.layouts import channel, itk, own, pairs, picmus, plain, uff, zea
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 
@@ -22,6 +22,7 @@ LAYOUTS: list[Recogniser] = [
     zea.recognise,
     uff.recognise,
     itk.recognise,
+    picmus.recognise,
     channel.recognise,
     pairs.recognise,
     plain.recognise,

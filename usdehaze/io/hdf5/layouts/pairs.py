@@ -37,7 +37,7 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
         cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
         layout = "CUBDL beamformed I/Q" if cubdl else "I/Q in two datasets"
         order = axes or (_lines_first(real) if cubdl else None)
-        cine = with_times(_joined(*(frames_of(part, path, layout, order) for part in (real, imaginary))), file, path)
+        cine = with_times(joined(*(frames_of(part, path, layout, order) for part in (real, imaginary))), file, path)
         return _noted(cine) if cubdl and not axes else cine
     if len(pairs) > 1:
         listed = ", ".join(f"{real} and {imaginary}" for real, imaginary in pairs[:8])
@@ -90,7 +90,8 @@ def _noted(cine: StoredCine) -> StoredCine:
     return replace(cine, assumptions=(*cine.assumptions, "Axes taken as lines before depth, as in CUBDL's files."))
 
 
-def _joined(real: StoredCine, imaginary: StoredCine) -> StoredCine:
+def joined(real: StoredCine, imaginary: StoredCine) -> StoredCine:
+    """Frames of I/Q from those of its real and of its imaginary part."""
     dtype = np.result_type(real.dtype, imaginary.dtype, np.complex64)
     return replace(
         real,

@@ -6,17 +6,19 @@ MATLAB's v7.3 files and Octave's are read by the same rules; a cell array of fra
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute, get_dataset, small_text, walk
+from usdehaze.io.axes_beside import along_axes, tells_axis
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_text, walk
 from usdehaze.io.hdf5.layouts import channel
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.cells import cells_of, in_structures, is_cell
-from usdehaze.io.hdf5.layouts.times import with_times
+from usdehaze.io.hdf5.layouts.times import MOST_MEMBERS, with_times
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -117,7 +119,20 @@ def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredC
     cine = cells_of(file, stored, path, axes) if is_cell(stored) else frames_of(stored, path, LAYOUT, axes)
     if cine.dtype.kind != "c" and (attribute(stored, "units") or attribute(stored, "unit")).lower() in _DECIBELS:
         cine = replace(cine, units="dB")
-    return with_times(cine, file, path)
+    return with_times(along_axes(cine, _axes_beside(file, stored, path)), file, path)
+
+
+def _axes_beside(file: h5py.File, dataset: h5py.Dataset, path: object) -> dict[str, tuple[int, ...]]:
+    """Shapes of what may be the axes of the frames, in their group."""
+    shapes, above = dict[str, tuple[int, ...]](), str(dataset.name).strip("/").rpartition("/")[0]
+    group = get_group(file, above) if above else file["/"]
+    if group is None or len(group) > MOST_MEMBERS:
+        return shapes
+    for name in filter(tells_axis, members(group, path)):
+        with suppress(KeyError, TypeError, ValueError):  # a type that h5py does not know
+            node = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+            shapes |= {name: node.shape or ()} if isinstance(node, h5py.Dataset) else {}
+    return shapes
 
 
 def _look_through(file: h5py.File, path: object) -> tuple[dict[str, str], dict[str, str], list[str]]:

@@ -14,7 +14,7 @@ from usdehaze.io.hdf5.access import attribute, attribute_value, get_dataset, get
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.times_beside import tells_times, times_of
 
-_MOST_MEMBERS = 50  # of a group, or attributes, that are looked through
+MOST_MEMBERS = 50  # of a group, or attributes, that are looked through
 
 
 def with_times(cine: StoredCine, file: h5py.File, path: object) -> StoredCine:
@@ -31,7 +31,7 @@ def _beside(file: h5py.File, name: str, n_frames: int, path: object) -> Iterator
         group = get_group(file, "/".join(parts[:depth])) if depth else file["/"]
         if group is None:
             continue
-        for member in filter(tells_times, members(group, path) if len(group) <= _MOST_MEMBERS else ()):
+        for member in filter(tells_times, members(group, path) if len(group) <= MOST_MEMBERS else ()):
             values, unit = None, ""
             # stored in a way that is not read: the frames are, all the same
             with suppress(InputError, KeyError, TypeError, ValueError):
@@ -45,7 +45,7 @@ def _beside(file: h5py.File, name: str, n_frames: int, path: object) -> Iterator
 
 
 def _attributes(node: h5py.Group | h5py.Dataset) -> Iterator[tuple[str, np.ndarray, str]]:
-    if len(node.attrs) > _MOST_MEMBERS:
+    if len(node.attrs) > MOST_MEMBERS:
         return
     for name in filter(tells_times, node.attrs):
         with suppress(OSError, TypeError, ValueError):  # no number, or a type that is not known
