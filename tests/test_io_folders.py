@@ -115,6 +115,13 @@ def test_masks_beside_their_scans_are_left_out_and_told(tmp_path):
     assert list_scans([tmp_path / "ED_gt.nii.gz"]) == [tmp_path / "ED_gt.nii.gz"]  # by name
 
 
+def test_where_all_that_is_left_is_the_mask_of_a_damaged_image_that_image_is_told(tmp_path):
+    Image.fromarray(FRAMES[0]).save(tmp_path / "a_mask.png")
+    (tmp_path / "a.png").write_bytes(b"no image")
+    inside = look_in(tmp_path)
+    assert inside.scans == [] and list(inside.lost) == [tmp_path / "a.png"]
+
+
 def test_a_folder_of_nothing_but_lost_scans_is_told_once(tmp_path):
     (tmp_path / "a.h5").touch()
     inside = look_in(tmp_path)

@@ -92,7 +92,11 @@ def test_masks_beside_the_frames_are_no_frames(tmp_path, named):
     assert cine.frames.shape == FRAMES.shape and np.abs(cine.frames - expected(FRAMES)).max() < 1e-4
     assert "Images named as masks of others left out: 12." in cine.source.assumptions
     (clip / "seg-1.png").write_bytes((clip / "frame-1.png").read_bytes())  # of nothing
-    assert ud.open_cine(clip).frames.shape[0] == 13
+    for name in ("._frame-1.png", "._frame-1_mask.png", "._mask"):  # of macOS, beside the files that they are about
+        (clip / name).write_bytes(b"\0\5\x16\7")
+    cine = ud.open_cine(clip)
+    assert cine.frames.shape[0] == 13
+    assert "Images named as masks of others left out: 12." in cine.source.assumptions
 
 
 @pytest.mark.parametrize("content", [b"", b"text", "half"])

@@ -140,7 +140,7 @@ def _sort(parent: Path, names: list[str], found: Found) -> None:
                 found.foreign[path] = "named as the mask of another"
             elif _is_alone(known, path):
                 scans.append(path)
-            images = images or (known.open_image is not None and not is_left_out(path.name))
+            images = images or (known.open_image is not None and not is_left_out(path.name) and not is_mask(path))
         elif path.name.lower().endswith(SCAN_SUFFIXES):
             found.lost[path] = _misnamed(path, f"is no scan ({kind})")
         elif path.name.lower().endswith(tuple(SUFFIXES)):

@@ -57,7 +57,7 @@ class ImageFolderScan(ImageScan):
         notes = tuple[Guess, ...]()
         if told:
             notes += (Guess(f"Images of other suffixes left out: {told}.", "a folder of one kind of image"),)
-        if masks := sum(map(is_mask, self.path.iterdir())):
+        if masks := sum(is_mask(path) for path in self.path.iterdir() if not is_left_out(path.name)):
             notes += (Guess(f"Images named as masks of others left out: {masks}.", "a folder of frames alone"),)
         self._check_names(set(paths))
         if len(paths) == 1:
