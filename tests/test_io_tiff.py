@@ -155,3 +155,12 @@ def test_thumbnails_and_masks_in_a_tiff_are_no_frames(tmp_path, kind):
     cine = ud.open_cine(tmp_path / "a.tif")
     assert cine.frames.shape == (2, *FRAMES.shape[1:]) and np.array_equal(grey(tmp_path / "a.tif"), FRAMES[:2])
     assert "Thumbnails, smaller versions and masks in the file are left out." in cine.source.assumptions
+
+
+@pytest.mark.parametrize("kinds", [(0, 1, 1), (1, 1, 1), (2, 3, 3)])
+def test_images_of_one_size_are_frames_though_a_tiff_calls_them_smaller(tmp_path, kinds):
+    with AppendingTiffWriter(tmp_path / "a.tif") as writer:
+        for frame, kind in zip(FRAMES, kinds, strict=False):
+            Image.fromarray(frame).save(writer, format="TIFF", tiffinfo={254: kind})
+            writer.newFrame()
+    assert np.array_equal(grey(tmp_path / "a.tif"), FRAMES[:3])

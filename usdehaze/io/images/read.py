@@ -137,7 +137,7 @@ class PillowImage:
 
     def _look_through(self) -> np.ndarray:
         """When each page is first shown, or was taken, s: all at once where nothing tells."""
-        declared, axes, step_s = 1, "", None
+        declared, axes, step_s, size = 1, "", None, self._image.size
         if isinstance(self._image, TiffImageFile):
             tags = self._image.tag_v2
             declared, axes = images_declared(tags, self.path), other_axes(tags)
@@ -151,7 +151,8 @@ class PillowImage:
                 shown_s = float(self._image.info.get("duration", 0)) / 1000
                 self._image.seek(page)
                 spend(self.path, objects=1)
-                if isinstance(self._image, TiffImageFile) and is_of_another(self._image.tag_v2):
+                image = self._image
+                if isinstance(image, TiffImageFile) and is_of_another(image.tag_v2, image.size == size):
                     self._notes = ("Thumbnails, smaller versions and masks in the file are left out.",)
                     continue
                 starts.append(starts[-1] + shown_s)

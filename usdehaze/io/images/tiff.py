@@ -60,10 +60,10 @@ def images_declared(tags: ImageFileDirectory_v2, path: Path) -> int:
     return declared if tags.get(_COMPRESSION, 1) == 1 and is_long else 1
 
 
-def is_of_another(tags: ImageFileDirectory_v2) -> bool:
-    """Whether an image is a smaller version of another one, a thumbnail say, or its mask."""
+def is_of_another(tags: ImageFileDirectory_v2, as_large: bool) -> bool:
+    """Whether an image is the mask of another, or a smaller version, a thumbnail say, not ``as_large`` as the first."""
     kind = tags.get(_SUBFILE, 0)
-    return isinstance(kind, int) and bool(kind & (_REDUCED | _MASK))
+    return isinstance(kind, int) and bool(kind & (_MASK if as_large else _MASK | _REDUCED))
 
 
 def other_axes(tags: ImageFileDirectory_v2) -> str:
