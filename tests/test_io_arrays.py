@@ -10,6 +10,7 @@ import struct
 import tempfile
 import zipfile
 
+import h5py
 import nibabel
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ def test_mat_files_with_frames_in_structures_and_cells(tmp_path):
 def test_axes_beside_an_image_tell_which_way_it_lies(tmp_path, kind, names):
     save = {"npz": lambda path, parts: np.savez(path, **parts), "mat": savemat, "h5": write}[kind]
     frames = np.random.default_rng(0).integers(60, 200, (12, 40, 30), np.uint8)
-    beside = {names[0]: np.linspace(-1, 1, 30), names[1]: np.linspace(0, 1, 40)}
+    beside = {names[0]: np.linspace(-1, 1, 30), names[1]: np.linspace(0, 1, 40), "radius": [[0.06]]}
     for lying in (True, False):
         stored = frames.swapaxes(1, 2) if lying else frames
         save(tmp_path / f"a.{kind}", {"bmode": np.moveaxis(stored, 0, 2) if kind == "mat" else stored, **beside})
@@ -203,6 +204,16 @@ def test_axes_beside_an_image_tell_which_way_it_lies(tmp_path, kind, names):
         assert close(cine, frames)
         told = [note for note in cine.source.assumptions if "by the lengths of the axes beside them" in note]
         assert len(told) == lying
+
+
+def test_axes_beside_an_image_of_matlab_are_told_where_they_turn_it_back_to_the_usual_order(tmp_path):
+    frames = np.random.default_rng(0).integers(60, 200, (12, 40, 30), np.uint8)
+    path = write(tmp_path / "a.mat", {"bmode": frames, "x": np.zeros((1, 30)), "z": np.zeros((1, 40))})
+    with h5py.File(path, "r+") as file:
+        file["bmode"].attrs["MATLAB_class"] = np.bytes_("uint8")
+    cine = ud.open_cine(path, rectangle=True)
+    assert close(cine, frames)
+    assert "Axes taken as THW, by the lengths of the axes beside them." in cine.source.assumptions
 
 
 def test_times_beside_the_frames_of_an_archive_or_a_mat_file(tmp_path):

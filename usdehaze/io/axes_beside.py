@@ -9,6 +9,7 @@ from math import prod
 
 from usdehaze.io.stored_cine import StoredCine, turned
 
+BY_LENGTHS = ", by the lengths of the axes beside them"
 _DOWN = {"z", "depth", "depths", "axial", "r", "radius", "range"}
 _ACROSS = {"x", "lateral", "theta", "angle", "angles", "azimuth"}
 _MORE = {"axis", "axes", "grid", "vector", "coordinates", "coords", "m", "mm", "cm", "rad", "deg"}  # of such names
@@ -28,14 +29,14 @@ def along_axes(cine: StoredCine, shapes: Mapping[str, tuple[int, ...]]) -> Store
         shapes: of arrays beside them, by name or path.
     """
     down, across = (
-        {prod(shape) for name, shape in shapes.items() if _word(name) in words and prod(shape) == max(shape, default=0)}
+        {prod(shape) for name, shape in shapes.items() if _word(name) in words and 1 < prod(shape) == max(shape)}
         for words in (_DOWN, _ACROSS)
     )
     _, height, width = cine.shape
     if not cine.guessed_axes or height == width or (down, across) != ({width}, {height}):
         return cine
     order = cine.guessed_axes.translate(str.maketrans("HW", "WH"))
-    return replace(turned(cine), guessed_axes=order, axes_because=", by the lengths of the axes beside them")
+    return replace(turned(cine), guessed_axes=order, axes_because=BY_LENGTHS)
 
 
 def _word(name: str) -> str:
