@@ -10,7 +10,6 @@ from dataclasses import replace
 import h5py
 import numpy as np
 
-from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import get_dataset, get_group, small_array
 from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.hdf5.layouts.pairs import joined
@@ -23,11 +22,7 @@ _PARTS = f"{GROUP}/data/real", f"{GROUP}/data/imag"
 
 
 def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
-    """The image, unless another dataset or other axes are named.
-
-    Raises:
-        InputError: pixels that are not those of its scan.
-    """
+    """The image, unless its pixels are not those of its scan, or another dataset or other axes are named."""
     group, data = get_group(file, GROUP), get_group(file, f"{GROUP}/data")
     if group is None or data is None or "real" not in data or "imag" not in data or reading.axes:
         return None
@@ -37,10 +32,10 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if x_m is None or z_m is None or "probe_geometry" in group:
         return None
     parts = [get_dataset(file, name, path) for name in _PARTS]
-    if any(part.shape not in ((x_m.size, z_m.size), (*part.shape[:1], x_m.size, z_m.size)) for part in parts):
-        found = f"{GROUP}/data of shape {parts[0].shape}"
-        raise InputError(path, found, f"({x_m.size}, {z_m.size}) pixels, as its scan says", "say with --axes")
-    order = "WH" if sum(side > 1 for side in parts[0].shape) == 2 else "TWH"
+    shape = parts[0].shape
+    if shape != parts[1].shape or shape[-2:] != (x_m.size, z_m.size) or len(shape) > 3:
+        return None
+    order = "WH" if sum(side > 1 for side in shape) == 2 else "TWH"
     cine = joined(*(frames_of(part, path, "PICMUS image", order) for part in parts))
     note = "Axes taken as lines before depth, as in PICMUS's files."
     return with_geometry(replace(cine, assumptions=(*cine.assumptions, note)), *np.meshgrid(x_m, z_m))
