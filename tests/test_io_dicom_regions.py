@@ -211,6 +211,9 @@ def test_pixel_spacing_serves_where_there_are_no_regions(tmp_path):
         ({"FrameTime": 0.02, "CineRate": 50}, [0, 0.02, 0.04, 0.06]),  # in s
         ({"FrameTime": 0.02}, [0, 0.02, 0.04, 0.06]),  # 50,000 frames/s of no probe
         ({"FrameTime": 0.2}, [0, 2e-4, 4e-4, 6e-4]),
+        ({"FrameTime": 0.05, "CineRate": 20000}, [0, 5e-5, 1e-4, 1.5e-4]),  # Cine Rate bears it out
+        ({"FrameTimeVector": [0, 0.05, 0.05, 0.05], "CineRate": 20000}, [0, 5e-5, 1e-4, 1.5e-4]),
+        ({"FrameTimeVector": [0, 0.05, 0.05, 0.05], "CineRate": 20}, [0, 0.05, 0.1, 0.15]),
         ({"FrameTimeVector": [0, 0.02, 0.02, 0.021]}, [0, 0.02, 0.04, 0.061]),
         ({}, None),
     ],

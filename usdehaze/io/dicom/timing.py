@@ -55,7 +55,7 @@ def find_frame_times(attributes: Dataset, n_frames: int) -> FrameTimes:
     if step is not None and _fits(1000 * step, usual_ms) and not _fits(step, usual_ms):
         notes += (Guess(f"Frame Time is {step:g} ms, Cine Rate {rate:g} frames/s: taken as s.", BY_TIMES),)
         step *= 1000
-    elif step is not None and step < SHORTEST_MS:
+    elif step is not None and step < SHORTEST_MS and not _fits(step, usual_ms):
         notes += (Guess(f"Frame Time is {step:g} ms, as of no cine: taken as s.", IN_MS),)
         step *= 1000
     notes += _note_on_rate(step, usual_ms)
@@ -89,7 +89,7 @@ def _vector_ms(attributes: Dataset, n_frames: int, usual_ms: float | None) -> tu
     ):
         note = "Frame Time Vector, as times since the frame before, does not fit Cine Rate: taken as since the first."
         steps, notes = since_first, (Guess(note, BY_TIMES),)
-    if n_frames > 1 and steps[1:].max() < SHORTEST_MS:
+    if n_frames > 1 and steps[1:].max() < SHORTEST_MS and not _fits(steps[1:].mean(), usual_ms):
         notes += (Guess("Frame Time Vector has times under 0.1 ms, as of no cine: taken as s.", IN_MS),)
         steps = 1000 * steps
     return steps, notes
