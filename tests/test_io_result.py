@@ -286,3 +286,23 @@ def test_a_polar_grid_of_another_size_than_the_frames_is_refused_before_they_are
         file["geometry/depths_m"] = np.linspace(0.01, 0.1, 7)
     with pytest.raises(InputError, match=r"7 depths and 48 angles; expected \(40, 48\)"), open_result(path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "reason"),
+    [
+        ("angles_rad", np.linspace(-4.0, 4.0, 48), "angles are in rad, and span no more than a full turn"),
+        ("angles_rad", np.r_[np.linspace(-0.6, 0.6, 47), np.nan], "depths and angles must increase"),
+        ("depths_m", np.linspace(0.1, 0.01, 40), "depths and angles must increase"),
+        ("depths_m", np.linspace(0.01, 0.1, 40)[:, None], "depths and angles must increase"),
+        ("depths_m", [b"deep"] * 40, "depths and angles must increase"),
+    ],
+)
+def test_a_polar_grid_that_can_be_none_is_refused_as_a_result_is_opened(tmp_path, name, axis, reason):
+    path = tmp_path / "a.dehazed.h5"
+    make_result(path, FAN)
+    with h5py.File(path, "r+") as file:
+        del file[f"geometry/{name}"]
+        file[f"geometry/{name}"] = axis
+    with pytest.raises(InputError, match=rf"cannot be used \(polar geometry: {reason}\); write"), open_result(path):
+        pass

@@ -1,11 +1,13 @@
 """``usdehaze node``: what is acknowledged is dehazed and delivered, whatever happens in between."""
 
 import contextlib
+import errno
 import os
 import signal
 import socket
 import sqlite3
 import ssl
+import stat
 import subprocess
 import sys
 import time
@@ -293,6 +295,28 @@ def test_a_full_disk_is_refused_not_acknowledged(tmp_path, queue, monkeypatch):
     assert queue.counts()["waiting"] == 0 and not any(queue.incoming.iterdir())
     assert send(path, port) == 0 and queue.counts()["waiting"] == 1
     receiver.stop()
+
+
+def test_a_spool_on_a_mount_that_cannot_sync_folders_works_but_a_failing_disk_acknowledges_nothing(
+    tmp_path, queue, monkeypatch
+):
+    path, sync, number = scan(tmp_path / "a.dcm"), os.fsync, errno.EINVAL
+
+    def of_files_alone(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr("os.fsync", of_files_alone)
+    assert queue.add("1.2.3", path) == 1
+    queue.results(1).mkdir()
+    made = mirrored(queue.next_object().path, queue.results(1)).images[0]
+    queue.made(1, [(made, "1.2.3.1")], ["A"])
+    assert queue.next_delivery("A").path.read_bytes() == made.read_bytes()
+    number = errno.EIO
+    with pytest.raises(OSError, match=os.strerror(number)):
+        queue.add("1.2.4", path)
+    assert queue.counts()["waiting"] == 0
 
 
 def test_who_may_call_and_how_much(tmp_path, queue):

@@ -58,9 +58,7 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
         group = file["geometry"]
         kind = attribute(group, "kind")
         if kind == "polar":
-            polar = Polar(*(_axis(file, f"geometry/{n}", path) for n in ("depths_m", "angles_rad")))
-            polar.check()
-            return polar
+            return _checked(path, Polar(*(_axis(file, f"geometry/{n}", path) for n in ("depths_m", "angles_rad"))))
         if kind != "cartesian":
             raise ValueError(f"unknown kind {kind!r}")
         sector = None
@@ -73,9 +71,7 @@ def read_geometry(file: h5py.File, path: object) -> Geometry:
             rows = get_dataset(file, "geometry/others", path)[()]
             others = tuple(_sector(path, *(float(value) for value in row)) for row in rows)
         origin_m = _pair(attribute_value(group, "origin_m"))
-        cartesian = Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"), others)
-        cartesian.check()
-        return cartesian
+        return _checked(path, Cartesian(spacing_m, origin_m, sector, attribute(group, "found_by"), others))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         reason = type(error).__name__  # its words may quote what lies there
         raise InputError(path, f"group geometry cannot be used ({reason})", advice="write the file again") from None
@@ -88,6 +84,16 @@ def _sector(path: object, *values: float, **named: float) -> Sector:
     except ValueError as error:
         found = f"group geometry cannot be used ({error})"
         raise InputError(path, found, advice="write the file again") from None
+
+
+def _checked(path: object, geometry: Geometry) -> Geometry:
+    """A geometry that can be; what it lacks is told as of sectors."""
+    try:
+        geometry.check()
+    except ValueError as error:
+        found = f"group geometry cannot be used ({error})"
+        raise InputError(path, found, advice="write the file again") from None
+    return geometry
 
 
 def read_frame_times(file: h5py.File, path: object, n_frames: int) -> np.ndarray | None:
