@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -208,6 +209,26 @@ def test_who_asks_for_the_end_twice_gets_what_was_dehazed_all_the_same(tmp_path,
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert 1 <= len(read_result(tmp_path / "a.dehazed.h5").tissue) <= 4
+
+
+def test_a_frame_that_was_handed_over_as_a_signal_came_is_written_before_files_are_completed(tmp_path, monkeypatch):
+    def append(writer, result, plain=LiveResult._append):
+        time.sleep(0.1)  # is written still when the signal acts
+        plain(writer, result)
+
+    def submit(thread, *work, plain=ThreadPoolExecutor.submit):
+        handed.append(plain(thread, *work))
+        if len(handed) == 3:
+            raise KeyboardInterrupt
+        return handed[-1]
+
+    handed = []
+    monkeypatch.setattr(LiveResult, "_append", append)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        run(Given(FRAMES), dimmed, FOREVER, files=result_in(tmp_path / "a.dehazed.h5"), every=True)
+    assert (grey_of(read_result(tmp_path / "a.dehazed.h5").cine) == FRAMES[:3]).all()
+    assert doubts_of(tmp_path / "a.dehazed.h5") == []
 
 
 def test_where_a_file_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):

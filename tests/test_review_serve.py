@@ -9,7 +9,8 @@ from _results import REGIONS, make_result
 from click.testing import CliRunner
 
 from usdehaze.cli import main
-from usdehaze.review import ReviewServer
+from usdehaze.errors import InputError
+from usdehaze.review import ReviewServer, build_review
 
 GOOD = {"regions": [{"name": "wall", "role": "faint", "frames": [3], "polygon": [[0, 0], [5, 0], [5, 5]]}]}
 
@@ -71,6 +72,26 @@ def test_regions_that_another_page_or_program_saved_meanwhile_are_not_replaced(s
     assert ask(server, "POST", path, json.dumps(GOOD))[0] == 200
 
 
+def test_regions_that_another_saved_while_the_page_was_made_are_not_replaced(tmp_path, monkeypatch):
+    result, regions, told = tmp_path / "a.dehazed.h5", tmp_path / "a.rois.json", []
+    make_result(result)
+
+    def build(*args, plain=build_review, **options):
+        regions.write_text("drawn by somebody else")
+        return plain(*args, **options)
+
+    def serve(server):
+        with pytest.raises(InputError) as error:
+            server.save(GOOD)
+        told.append(str(error.value))
+
+    monkeypatch.setattr("usdehaze.review.build_review", build)
+    monkeypatch.setattr(ReviewServer, "serve_forever", serve)
+    served = CliRunner().invoke(main, ["review", str(result), "--no-open", "--serve"])
+    assert served.exit_code == 0 and regions.read_text() == "drawn by somebody else"
+    assert told == ["a.rois.json: was changed by somebody else meanwhile; move it away to save these"]
+
+
 @pytest.mark.parametrize("serve", [[], ["--serve"]])
 def test_the_folder_one_is_in_is_no_result(tmp_path, monkeypatch, serve):
     monkeypatch.chdir(tmp_path)
@@ -89,7 +110,7 @@ IN_MM = {  # of frames whose pixels are 0.3 mm wide and 0.2 mm high
 
 @pytest.mark.parametrize(("units", "margin"), [("mm", "0"), ("px", "2")])
 def test_regions_that_the_page_cannot_draw_are_not_replaced_by_those_drawn_on_it(tmp_path, monkeypatch, units, margin):
-    monkeypatch.setattr("usdehaze.review.ReviewServer", lambda *_: pytest.fail("is served"))
+    monkeypatch.setattr(ReviewServer, "serve_forever", lambda _: pytest.fail("is served"))
     make_result(tmp_path / "a.dehazed.h5")
     document = json.dumps(REGIONS if units == "px" else IN_MM)
     (tmp_path / "a.rois.json").write_text(document)

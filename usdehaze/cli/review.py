@@ -111,10 +111,11 @@ def _serve(
     given = None if roi is None else region_file(roi, stem_for(roi, result, source)).absolute()
     check_target(regions, overwrite or given == regions.absolute())
     with TemporaryDirectory(prefix="usdehaze-") as folder:
-        page = build(Path(folder) / "page.html", False)
-        if given == regions.absolute() and (margin_px or not drawn_polygons(regions)):
-            check_target(regions, overwrite)  # the page has none of the regions that it would replace
-        with ReviewServer(page, regions, result, shape, port, lambda path: console.say(f"{path} saved")) as server:
+        page, saved = Path(folder) / "page.html", lambda path: console.say(f"{path} saved")
+        with ReviewServer(page, regions, result, shape, port, saved) as server:  # knows the regions that the page shows
+            build(page, False)
+            if given == regions.absolute() and (margin_px or not drawn_polygons(regions)):
+                check_target(regions, overwrite)  # the page has none of the regions that it would replace
             click.echo(f"{server.address} until Ctrl-C; regions are saved to {regions}")
             if open_page and _has_browser():
                 _open(server.address)

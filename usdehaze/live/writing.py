@@ -48,6 +48,7 @@ class Writing:
         if not self._set.sinks:
             return
         failed: UsdehazeError | None = None
+        self._thread.shutdown()  # a signal may have come before `append` kept what to wait for
         try:
             self._wait()
         except UsdehazeError as error:
