@@ -11,10 +11,10 @@ from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, pinball
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
-from usdehaze.training.mean import mean_of
 from usdehaze.training.objective import posterior_errors
 from usdehaze.training.samples import split_samples
 from usdehaze.training.train import Recipe, train
+from validation.mean import mean_of
 
 CARD = {
     "name": "p", "frame_mean": 0.4, "frame_std": 0.3, "tissue_std": 0.2, "haze_std": 0.5, "sigma_max": 100.0,

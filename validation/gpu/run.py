@@ -47,9 +47,9 @@ from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.simulate import simulate_cine, training_frames, training_pairs
 from usdehaze.training.data import SimulatedFrames
-from usdehaze.training.mean import mean_of
 from validation.gpu.evaluation import evaluate, sign
 from validation.gpu.training import COMMAND, DRY, WHOLE, Size, halves, papers, train_one
+from validation.mean import mean_of
 
 PRESETS_RUN: tuple[Preset, ...] = ("fast", "quality", "preview")
 RULE = "proximal"
