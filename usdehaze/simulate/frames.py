@@ -51,8 +51,8 @@ class Setup:
     by_eye: float = 0.0
 
 
-# By name. "hearts" keeps what is grey all over, "quiet-hearts" takes it off: the default is the mean of the two.
 _HEARTS = Setup(NOISY, cardiac=0.8, leaves=0.0, plain=True, gamma_log=(-0.25, 0.6), smoothing=False, by_eye=0.7)
+# By name. "hearts" keeps what is grey all over, "quiet-hearts" takes it off: the default is the mean of the two.
 SETUPS: Final = {
     "wide": Setup(),
     "hearts": replace(_HEARTS, span=(0.8, 1.8)),
@@ -138,10 +138,7 @@ class _Scene:
 
     def _haze(self) -> Tensor:
         haze = self.haze.still()
-        if self.noise is None:
-            return haze
-        grain = self.draw.white(*self.haze.shape)
-        return haze + self.noise * (grain if self.tissue.noise_spread is None else self.tissue.noise_spread(grain))
+        return haze if self.noise is None else haze + self.noise * self.tissue.grain(self.draw.white(*self.haze.shape))
 
     def finish(self, looks: Tensor, graphics: bool) -> Tensor:
         """``(batch, depth, angle)`` in [0, 1] as the screen shows it."""

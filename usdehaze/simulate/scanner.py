@@ -46,9 +46,8 @@ class Scanner:
         self.smeared = torch.exp(-((r / draw.uniform(0.02, 0.2)) ** 2)) * draw.chance(0.8)
         self.smear = Blur(shape, torch.full_like(r[:, :1], 0.3), draw.uniform(2, 8))
         self.slow = Blur(shape, draw.uniform(1.5, 4), draw.uniform(1.5, 4))
-        self.reduced = draw.chance(0.5 * smoothing) * draw.uniform(
-            0, 0.65
-        )  # speckle keeps its grain and loses its contrast
+        # speckle keeps its grain and loses its contrast
+        self.reduced = draw.chance(0.5 * smoothing) * draw.uniform(0, 0.65)
         self.coarse = Blur(shape, draw.uniform(0.8, 1.6), draw.uniform(0.8, 1.6))
         self.sharpness = draw.chance(0.3) * draw.uniform(0, 0.8)
         self.reject = draw.chance(0.5) * draw.uniform(0.0, 0.25)

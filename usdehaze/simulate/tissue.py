@@ -250,8 +250,12 @@ class TissueScene:
         return labels
 
     def _echo(self, scatterers: Tensor, electronics: Tensor) -> Tensor:
-        noise = electronics if self.noise_spread is None else self.noise_spread(electronics)
-        return self.point_spread(self.power.sqrt() * scatterers) + amplitude(self.noise_db) * noise
+        noise = amplitude(self.noise_db) * self.grain(electronics)
+        return self.point_spread(self.power.sqrt() * scatterers) + noise
+
+    def grain(self, electronics: Tensor) -> Tensor:
+        """White noise as the receiver's: with the grain that the habit gives it."""
+        return electronics if self.noise_spread is None else self.noise_spread(electronics)
 
     def look(self, draw: Draw) -> Tensor:
         """I/Q of what was evaluated last, as another angle or frequency shows it: speckle of its own."""
