@@ -22,7 +22,7 @@ from usdehaze.io.hdf5.access import attributes, hdf5_errors, open_h5
 from usdehaze.io.hdf5.geometry_group import write_geometry
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, RESULT_FORMAT
 from usdehaze.io.limits import check_memory
-from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
+from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets, write_frames
 from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.scan import CineScan
 from usdehaze.io.sink import Sink
@@ -59,7 +59,7 @@ class ResultWriter(Sink):
         for name, array in arrays.items():
             dataset, n_frames = self._output.file[name], self.n_done + len(array)
             self._room_for(dataset, n_frames)
-            dataset[self.n_done : n_frames] = array
+            write_frames(dataset, self.n_done, array)
             self._contents[name].add(array)
         self._output.check()
 

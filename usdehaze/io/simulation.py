@@ -18,7 +18,7 @@ from usdehaze.io.hdf5.access import attribute, hdf5_errors, open_h5
 from usdehaze.io.hdf5.geometry_group import write_geometry
 from usdehaze.io.hdf5.layouts.own import FORMAT_VERSION, SIMULATION_FORMAT
 from usdehaze.io.limits import check_memory
-from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets
+from usdehaze.io.own_files import LazyCine, LazyFrames, create_frames, own_datasets, write_frames
 from usdehaze.stopping import uninterrupted
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def write_simulation(path: str | os.PathLike[str], simulated: SimulatedCine, ove
         output.file.attrs.update(attributes)
         write_geometry(output.file, simulated.geometry, simulated.frame_times_s)
         for name, array in arrays.items():
-            create_frames(output.file, name, array.shape)[...] = array
+            write_frames(create_frames(output.file, name, array.shape), 0, array)
 
 
 def read_truth(path: str | os.PathLike[str]) -> StoredTruth:

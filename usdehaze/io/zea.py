@@ -14,7 +14,7 @@ import numpy as np
 
 from usdehaze.cine import Geometry, positions_m
 from usdehaze.io.h5_output import Hdf5Output
-from usdehaze.io.own_files import create_frames
+from usdehaze.io.own_files import create_frames, write_frames
 from usdehaze.io.result import file_attributes
 from usdehaze.io.runs import ATTRIBUTE, run_id
 from usdehaze.io.sink import Sink
@@ -40,7 +40,7 @@ class ZeaWriter(Sink):
             self._output = Hdf5Output(self.part.path)
             self._create(self._output.file, list(maps), result)
         for name, values in maps.items():
-            self._output.file[f"{_DATA}/{name}/values"][self.n_done : self.n_done + len(values)] = values
+            write_frames(self._output.file[f"{_DATA}/{name}/values"], self.n_done, values)
         self._output.check()
 
     def _create(self, file: h5py.File, names: list[str], result: Result) -> None:
