@@ -7,16 +7,18 @@ import pytest
 from _tiny_priors import write_tiny_priors
 
 from usdehaze import preview
-from usdehaze.choices import PREVIEW_KINDS, TRANSFER_SYNTAXES
+from usdehaze.choices import PREVIEW_KINDS, SCENES, TRANSFER_SYNTAXES
 from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions
 from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Preset
 from usdehaze.errors import UsdehazeError
 from usdehaze.io.dicom.pixels_out import ENCODERS
+from usdehaze.simulate import SETUPS
 
 
 def test_the_types_name_what_the_tables_hold():
     assert get_args(Preset) == tuple(PRESETS) == tuple(WITH_RULES)
     assert TRANSFER_SYNTAXES == tuple(ENCODERS)
+    assert SCENES == tuple(SETUPS)
     assert set(PREVIEW_KINDS) == set(preview._FILMS)
     assert list(DehazerOptions.__annotations__) == list(inspect.signature(Dehazer.from_pretrained).parameters)
 

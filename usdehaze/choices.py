@@ -15,6 +15,7 @@ TransferSyntax = Literal["explicit", "rle", "jpeg-ls", "j2k"]  # of DICOM result
 PreviewKind = Literal["mp4", "gif", "png"]
 PriorKind = Literal["tissue", "haze"]
 NetworkKind = Literal[PriorKind, "posterior"]
+Scenes = Literal["wide", "hearts", "quiet-hearts"]  # that simulated pairs to train on are drawn from
 Layout = Literal["THW", "1THW"]  # axes of frames in MONAI: frames as channels, or one channel whose first axis is time
 
 UNITS: tuple[Units, ...] = get_args(Units)
@@ -24,6 +25,7 @@ TRANSFER_SYNTAXES: tuple[TransferSyntax, ...] = get_args(TransferSyntax)
 PREVIEW_KINDS: tuple[PreviewKind, ...] = get_args(PreviewKind)
 PRIOR_KINDS: tuple[PriorKind, ...] = get_args(PriorKind)
 NETWORK_KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
+SCENES: tuple[Scenes, ...] = get_args(Scenes)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 

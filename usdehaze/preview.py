@@ -154,11 +154,9 @@ def as_scanned(frame: np.ndarray, geometry: Geometry) -> np.ndarray:
 def as_seen(frame: np.ndarray, geometry: Geometry) -> np.ndarray:
     """A frame ``(H, W)`` uint8 with square pixels: a polar one as a fan, one whose pixels are not square in about as
     many that are (at most `LONGEST` a side), bilinear; any other as it is."""
-    if isinstance(geometry, Polar):
-        return scan_convert(frame, geometry)
     stretch = math.sqrt(geometry.row_per_column)
     if abs(stretch - 1) < LEAST_STRETCH:
-        return frame
+        return as_scanned(frame, geometry)
     height, width = frame.shape
     longest = max(width / stretch, height * stretch, LONGEST)
     size = [max(1, round(side * LONGEST / longest)) for side in (width / stretch, height * stretch)]

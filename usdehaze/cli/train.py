@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from usdehaze.choices import NETWORK_KINDS, NetworkKind
+from usdehaze.choices import NETWORK_KINDS, SCENES, NetworkKind
 from usdehaze.cli.group import INTERRUPTED, Console, common_options, console_of
 from usdehaze.cli.options import SEED, Device, Number, reading_options, take_reading
 from usdehaze.cli.progress import step_progress
@@ -40,7 +40,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of each network, for NCSNv2 the paper
     "NCSNv2": {"parametrisation": "score", "grid": (64, 64), "steps": 8000, "batch": 8, "lr": 5e-4},
 }  # fmt: skip
 SIMULATED = "simulated"
-SCENES = ("wide", "hearts", "quiet-hearts")  # of usdehaze.simulate.SETUPS
 
 
 class Grid(click.ParamType):
@@ -180,11 +179,9 @@ class _Run:
             lock.discard()
 
     def _check_reading(self, data: Data, reading: Reading) -> None:
-        """Refuses options that do not fit DATA."""
+        """Refuses options for reading scans where there are none; images may be those of a dataset."""
         from usdehaze.io.reading import Reading
 
-        if self.options["scenes"] != SCENES[0] and (self.kind != POSTERIOR or data):
-            raise click.UsageError("--scenes is for a posterior of simulated frames alone")
         scans = set(data.values()) - {(SIMULATED,)}
         if self.options["images"] and scans:
             scans, reading = set(), replace(reading, dataset=None)
@@ -280,6 +277,8 @@ class _Run:
             raise click.UsageError("--images needs DATA")
         if bool(blend) != bool(images and self.kind == POSTERIOR):
             raise click.UsageError("a posterior of --images takes --blend SHARE, and nothing else does")
+        if self.options["scenes"] != SCENES[0] and (self.kind != POSTERIOR or data):
+            raise click.UsageError("--scenes is for a posterior of simulated frames alone")
         if images is None and not mirror:
             raise click.UsageError("--no-mirror is for --images")
         if images:

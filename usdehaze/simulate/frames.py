@@ -9,6 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from usdehaze.choices import Scenes
 from usdehaze.simulate.draw import Draw
 from usdehaze.simulate.graphics import overlay
 from usdehaze.simulate.haze import HazeScene
@@ -53,7 +54,7 @@ class Setup:
 
 _HEARTS = Setup(NOISY, cardiac=0.8, leaves=0.0, plain=True, gamma_log=(-0.25, 0.6), smoothing=False, by_eye=0.7)
 # By name. "hearts" keeps what is grey all over, "quiet-hearts" takes it off: the default is the mean of the two.
-SETUPS: Final = {
+SETUPS: Final[dict[Scenes, Setup]] = {
     "wide": Setup(),
     "hearts": replace(_HEARTS, span=(0.8, 1.8)),
     "quiet-hearts": replace(_HEARTS, habit=QUIET, noise_as_haze=True),

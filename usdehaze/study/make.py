@@ -28,7 +28,6 @@ from usdehaze.study.answers import answer_files
 from usdehaze.study.design import ARMS, CHOICE, ITEMS, KEY, SCALE, SIDES, Study, Trial, draw_study, key_of, read_study
 
 MAX_PAGE_BYTES = 256 * 10**6  # what a browser still opens in good time
-MOST_READERS = 99
 MOST_FRAMES = 16  # by default
 PLACES = ("css", "js")
 
@@ -94,9 +93,10 @@ def make_study(
             part.path.write_text(_page(study.study, reader, trials, of_case), encoding="utf-8", newline="\n")
         prepare(parts)
         commit(parts)
-    for r in range(n_readers + 1, MOST_READERS + 1):
-        if before is not None and f"reader-{r:02d}" in before.readers:
-            (folder / f"reader-{r:02d}.html").unlink(missing_ok=True)  # a page of the study that was replaced
+    known = () if before is None else before.readers
+    for page in folder.glob("reader-*.html"):
+        if page.stem in known and page not in pages:
+            page.unlink(missing_ok=True)  # of the study that was replaced
     return study
 
 

@@ -13,13 +13,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from usdehaze.choices import Scenes
 from usdehaze.diffusion.streams import Streams
 from usdehaze.simulate import SETUPS, training_frames, training_pairs
 from usdehaze.simulate.speckle import PointSpread
 
 HELD_OUT_SEED, SAMPLE_SEED = 2_000_000_000, 1_999_999_999
 _FRAMES, PICKS, _NOISE, HAZE_PICKS, _PHASE = range(5)  # purposes of a random stream
-WIDE = "wide"  # of SETUPS, the simulator as broad as it is
 SPAN_DB = 60.0  # that frames of scans are taken to span where tissue and haze are put together
 PHASE_PX = (0.7, 1.0)  # grain of the random phase between two stored frames, depth and angle
 
@@ -86,7 +86,7 @@ class SimulatedFrames:
         pool: frames in the pool; a multiple of ``refresh``.
         refresh: frames that are new at every step.
         purpose: of the random stream that picks them; frames that are drawn side by side need one each.
-        scenes: of pairs, what they are drawn from: a name of `usdehaze.simulate.SETUPS`.
+        scenes: of pairs, what they are drawn from, see `usdehaze.simulate.SETUPS`.
     """
 
     simulated = True
@@ -98,13 +98,13 @@ class SimulatedFrames:
         pool: int = 1024,
         refresh: int = 4,
         purpose: int = PICKS,
-        scenes: str = WIDE,
+        scenes: Scenes = "wide",
     ) -> None:
         if refresh < 1 or pool < 1 or pool % refresh:
             raise ValueError(f"pool must be a positive multiple of refresh, found {pool} and {refresh}")
         self.kind, self.shape, self.pool, self.refresh, self.purpose = kind, shape, pool, refresh, purpose
         self.setup = SETUPS[scenes]
-        of_scenes = "" if scenes == WIDE else f", {scenes}"
+        of_scenes = "" if scenes == "wide" else f", {scenes}"
         self.description = f"usdehaze.simulate{of_scenes} (no patient data)"
         self.fingerprint = f"simulated{of_scenes}, pool {pool}, {refresh} new a step"
         self._frames: Tensor | None = None

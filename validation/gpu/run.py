@@ -48,7 +48,7 @@ from usdehaze.priors.prior import Prior
 from usdehaze.simulate import simulate_cine, training_frames, training_pairs
 from usdehaze.training.data import SimulatedFrames
 from validation.gpu.evaluation import evaluate, sign
-from validation.gpu.training import COMMAND, DRY, WHOLE, Size, halves, papers, train_one
+from validation.gpu.training import COMMAND, DRY, WHOLE, Size, Work, halves, papers, train_one
 from validation.mean import mean_of
 
 PRESETS_RUN: tuple[Preset, ...] = ("fast", "quality", "preview")
@@ -202,10 +202,10 @@ def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
     return rows
 
 
-def compare(out: Path, device: str, size: Size) -> dict[str, Any]:
-    """The mean of the trained halves against the shipped posterior; its card then says how it did."""
+def compare(out: Path, ours: list[Work], device: str, size: Size) -> dict[str, Any]:
+    """The mean of the trained halves, ``ours``, against the shipped posterior; its card then says how it did."""
     source = SimulatedFrames(POSTERIOR, (size.grid, size.grid), size.pool, size.refresh)
-    trained = mean_of([LearnedPosterior.load(out / f"{work.name}.safetensors") for work in halves(size)], source)
+    trained = mean_of([LearnedPosterior.load(out / f"{work.name}.safetensors") for work in ours], source)
     shipped = LearnedPosterior.load(POSTERIOR)
     found = evaluate(shipped, trained, source, device, size.hearts)
     sign(shipped, trained, found, out / f"{POSTERIOR}.safetensors", COMMAND)
@@ -243,9 +243,10 @@ def main() -> int:
     end = began + 60 * args.minutes - (MARGIN_S if cuda else 5.0)
     stage("checks", lambda: checks(device, size))
     stage("speed", lambda: speed(device, size, until=time.monotonic() + SPEED_SHARE * (end - time.monotonic())))
-    for work in halves(size):
+    ours = halves(size)
+    for work in ours:
         stage(work.name, partial(train_one, args.out, work, device, end), results["training"])
-    stage("evaluation", lambda: compare(args.out, device, size))
+    stage("evaluation", lambda: compare(args.out, ours, device, size))
     for work in papers(size):
         stage(work.name, partial(train_one, args.out, work, device, end), results["training"])
     failed = [row for row in results.get("checks", []) if not row["ok"]]

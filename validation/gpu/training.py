@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from usdehaze.choices import PRIOR_KINDS
+from usdehaze.choices import PRIOR_KINDS, Scenes
 from usdehaze.dehazing.settings import POSTERIOR
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.training.data import SimulatedFrames
@@ -65,7 +65,8 @@ def halves(size: Size) -> list[Work]:
         POSTERIOR, "FastUNet", config, "posterior", grid, batch=size.batch, lr=5e-4, precision=size.precision
     )
     work = []
-    for scenes, share in (("hearts", 0.4), ("quiet-hearts", 0.65)):
+    shares: dict[Scenes, float] = {"hearts": 0.4, "quiet-hearts": 0.65}
+    for scenes, share in shares.items():
         frames = SimulatedFrames(POSTERIOR, grid, size.pool, size.refresh, scenes=scenes)
         work.append(Work(scenes, share, recipe, frames, parent))
     return work
