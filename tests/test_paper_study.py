@@ -69,6 +69,20 @@ def test_a_second_run_measures_only_what_is_new(tmp_path):
     assert len(after) == 6 and before.items() <= after.items()
 
 
+def test_tables_by_the_papers_network_stand_beside_the_others(tmp_path, monkeypatch):
+    results, figures = tmp_path / "RESULTS.md", tmp_path / "figures"
+    monkeypatch.setattr("validation.paper.__main__.RESULTS", results)
+    monkeypatch.setattr("validation.paper.__main__.FIGURES", figures)
+    plain = ["faces-digits", "--methods", "input", "--images", "2", "--no-lpips", "--work", str(tmp_path)]
+    main(plain)
+    before = (figures / "faces-digits.json").read_text()
+    main([*plain, "--network", "ncsnv2"])
+    assert (figures / "faces-digits.json").read_text() == before
+    assert json.loads((figures / "faces-digits-ncsnv2.json").read_text())["records"]
+    headings = re.findall(r"^## faces \+ digits.*$", results.read_text(), re.MULTILINE)
+    assert headings == ["## faces + digits", "## faces + digits, NCSNv2"]
+
+
 def test_figures_of_other_methods_stay_with_their_command(tmp_path):
     run("faces-digits", tmp_path, "--methods", "input", "proximal, 20 steps")
     path = tmp_path / "results" / "faces-digits.json"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -96,7 +97,10 @@ def _run(name: str, methods: list[str] | None, options: Options, results: Path, 
     experiment = EXPERIMENTS[name]
     names = wanted(experiment, methods)
     command = _command(name, methods, options)
-    done = report.merged(figures / f"{name}.json", list(study(name, experiment, names, options)), command)
+    records = list(study(name, experiment, names, options))
+    if options.beside:
+        name, experiment = name + options.beside, replace(experiment, title=f"{experiment.title}, NCSNv2")
+    done = report.merged(figures / f"{name}.json", records, command)
     n = max((len(r.get("figures", {})) for r in done), default=0)
     if n:
         report.sheet(options.work / "sheets" / f"{name}.png", measured(experiment, "test", min(n, SHOWN)), done)

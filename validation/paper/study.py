@@ -70,6 +70,11 @@ class Options:
     lpips: bool = True
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
 
+    @property
+    def beside(self) -> str:
+        """Ends names of tables by the paper's network, which stand beside those of the fast one."""
+        return "-ncsnv2" if self.network == "ncsnv2" else ""
+
 
 def wanted(experiment: Experiment, names: list[str] | None) -> list[str]:
     """Methods that are defined for an experiment, of those named or of all.
@@ -132,7 +137,7 @@ def study(name: str, experiment: Experiment, methods: list[str], options: Option
         try:
             system = METHODS[method].make(priors, options.steps)
             if method.endswith(TUNED) and isinstance(system, Joint):
-                system = tuned(system, name, experiment, options.seed, _records(options))
+                system = tuned(system, experiment, options.seed, _records(options))
             told = prepared(system, method, experiment, options)
             yield _measure(name, method, system, told, measured(experiment, "test", n), lpips, options)
         except UsdehazeError as error:

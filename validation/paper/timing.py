@@ -45,17 +45,17 @@ def run(methods: list[str] | None, options: Options, results: Path, command: str
         lines.append(row(name, [*taken, printed]))
         print(lines[-1], flush=True)
     text = [
-        MARK.format("timing"),
-        "## Time",
+        MARK.format(f"timing{options.beside}"),
+        "## Time, NCSNv2" if options.beside else "## Time",
         "",
         f"    {command}",
         "",
         f"One image of 64 x 64 in colour, T = {options.steps}, {_machine(options.device)}; printed: one RTX 3080 Ti.",
         "",
         *lines,
-        MARK.format("/timing"),
+        MARK.format(f"/timing{options.beside}"),
     ]
-    write_section(results, "timing", "\n".join(text))
+    write_section(results, f"timing{options.beside}", "\n".join(text))
 
 
 def _machine(device: torch.device) -> str:

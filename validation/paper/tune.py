@@ -17,7 +17,7 @@ BOTH, RATIOS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 2.0)  # first of both pr
 WORST_DB = -99.0  # of a pair that breaks down
 
 
-def tuned(system: Joint, name: str, experiment: Experiment, seed: int, records: Records) -> Joint:
+def tuned(system: Joint, experiment: Experiment, seed: int, records: Records) -> Joint:
     """The system with the pair of the highest mean PSNR; what was tried is kept.
 
     Faces under the noise that is known: what is out of distribution is met with the same parameters, as in the paper.
@@ -36,7 +36,7 @@ def tuned(system: Joint, name: str, experiment: Experiment, seed: int, records: 
             return {"psnr_db": float(np.mean([psnr_db(a, b) for a, b in zip(signal, every.signal, strict=True)]))}
 
         by = tried.key() | {"seed": seed, "images": len(every.signal)}
-        return float(records.kept("tuning", name, by, guarded)["psnr_db"])
+        return float(records.kept("tuning", experiment.known, by, guarded)["psnr_db"])
 
     pairs = [(factor * scale[0], factor * scale[1]) for factor in BOTH]
     best = max(pairs, key=score)
