@@ -20,6 +20,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +126,22 @@ def workers_of(pid: int) -> list[int]:
     return sorted((p for p in below if _title(p).startswith(WORKER)), reverse=True)
 
 
+def bind(pid: int) -> None:
+    """Gives each worker of a command, with all of its threads, one core alone; others may still work there."""
+    for core, worker in zip(sorted(os.sched_getaffinity(0)), sorted(workers_of(pid)), strict=False):
+        with suppress(OSError):  # it has just ended
+            for thread in Path(f"/proc/{worker}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {core})
+
+
 def growth(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Scans of several numbers under one and two workers, and each archive again once all of it is done."""
     found = []
     for n_scans in options.scans:
         for workers in (1, 2):
             archive = Archive.alike(folder / f"{n_scans}-{workers}", n_scans, options.frames)
-            run = watched(archive.start(workers, options.preset))
+            process = archive.start(workers, options.preset)
+            run = watched(process, partial(bind, process.pid) if options.own_cores else lambda: None)
             again = watched(archive.start(workers, options.preset))
             found.append(
                 {"scans": n_scans, "workers": workers, **run, "again_s": again["seconds"], **archive.account()}
@@ -193,20 +204,30 @@ def resumed(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def model(runs: list[dict[str, Any]]) -> dict[str, float]:
-    """Least squares of ``seconds = start + scan * scans / workers``, and what ten million scans then come to."""
+    """Least squares of ``seconds = start + scan * scans / workers``, and what ten million scans then come to.
+
+    Beside it, the same for each number of workers alone: how many times as fast two take scan after scan.
+    """
     if len({run["scans"] for run in runs}) < 2:
         return {}
     loads = np.array([run["scans"] / run["workers"] for run in runs])
     design = np.stack([np.ones_like(loads), loads], axis=1)
     (start, scan), *_ = np.linalg.lstsq(design, np.array([run["seconds"] for run in runs]), rcond=None)
     largest = max(runs, key=lambda run: run["scans"])
+    one, two = (_slope([run for run in runs if run["workers"] == n]) for n in (1, 2))
     return {
         "start_s": round(float(start), 2),
         "scan_s": round(float(scan), 4),
+        "two_workers_to_one": round(one / two, 2),
         "bytes_a_row": round(largest["manifest_bytes"] / largest["scans"], 1),
         "worker_hours_of_ten_million": round(float(scan) * TEN_MILLION / 3600, 1),
         "manifest_gb_of_ten_million": round(largest["manifest_bytes"] / largest["scans"] * TEN_MILLION / 1e9, 2),
     }
+
+
+def _slope(runs: list[dict[str, Any]]) -> float:
+    """Seconds a scan."""
+    return float(np.polyfit([run["scans"] for run in runs], [run["seconds"] for run in runs], 1)[0])
 
 
 def table(found: dict[str, Any]) -> str:
@@ -242,6 +263,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3, help="workers killed")
     parser.add_argument("--frames", type=int, default=1, help="of a scan")
     parser.add_argument("--preset", default="preview")
+    parser.add_argument("--own-cores", action="store_true", help="growth: each worker bound to one core")
     parser.add_argument("--only", default=",".join(PARTS), help="parts")
     parser.add_argument("--quick", action="store_true", help="8 and 16 scans, one kill")
     options = parser.parse_args()
@@ -249,7 +271,7 @@ def main() -> None:
         options.scans, options.kills = [8, 16], 1
     found: dict[str, Any] = {
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}",
-        "settings": {"preset": options.preset, "frames": options.frames, "side": SIDE},
+        "settings": {"preset": options.preset, "frames": options.frames, "side": SIDE, "own cores": options.own_cores},
     }
     measure = {"growth": growth, "shapes": shapes, "killed": killed, "resumed": resumed}
     with tempfile.TemporaryDirectory(prefix="usdehaze-study-") as folder:
