@@ -303,7 +303,8 @@ def test_histograms_of_all_frames_are_the_sums_of_those_of_each(page):
     button = page.find_element(By.ID, "histogram-all")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
-    assert "2400 pixels" in page.find_element(By.CSS_SELECTOR, ".histogram[data-place=tissue]").text
+    said = page.find_element(By.CSS_SELECTOR, ".histogram[data-place=tissue]").text
+    assert f"2400 pixels; in the lowest 0.9 dB {100 * whole['tissue']['input'][0] / 2400:.1f} % before" in said
 
 
 def test_outlines_run_around_the_regions_and_can_be_taken_away(page):
@@ -495,6 +496,21 @@ def test_live_figures_and_polygons_are_those_of_python(page, made):
     for name, entry in expected.items():
         for part, value in entry.items():
             assert live[name][part] == (None if value is None else pytest.approx(value, rel=1e-9, abs=1e-12)), name
+
+
+def test_live_figures_of_regions_of_one_level_are_those_of_the_level_and_not_of_rounding(page):
+    found = page.execute_script("""
+        const kept = page.dynamic_range_db;
+        page.dynamic_range_db = 80;
+        const of = (n) => Object.assign(new Array(256).fill(0), {0: n}); // all black
+        const found = [];
+        for (let n = 1; n < 400; n++) {
+          const [a, b] = [of(n), of(n + 37)];
+          found.push([meanOf(a, toDb), speckleSnrOf(a), cnrOf(a, b, toDb), cnrOf(a, b, amplitudeOf)]);
+        }
+        page.dynamic_range_db = kept;
+        return found;""")
+    assert found == [[-80, None, 0, 0]] * 399
 
 
 def test_a_region_drawn_on_a_served_page_is_followed_and_saved_beside_the_result(browser, tmp_path):

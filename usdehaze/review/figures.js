@@ -156,5 +156,5 @@ function showProvenance() {
   byId('precision').textContent =
     `Pictures on this page are stored in 8 bits: steps of ${step} dB over ${page.dynamic_range_db} dB. ${fan}` +
     'Figures were computed from the full-precision result, histograms from the 8-bit levels. ' +
-    '"Image" means every pixel whose input lies above the floor.';
+    '"Image" means every pixel of the image, not of the screen around it, whose input lies above the floor.';
 }
