@@ -152,10 +152,7 @@ def _groups(document: dict[str, Any], subject: Subject) -> Iterator[Any]:
     """The groups of measurements that hold any."""
     import highdicom
 
-    sr, frames = highdicom.sr, sorted({record["frame"] for record in document["frames"]})
-    before = [_reference(subject.source, [t + 1 for t in frames])]
-    after = [_reference(subject.derived, [t - subject.first_frame + 1 for t in frames])] if subject.derived else []
-    images = {"input": before, "tissue": after or before, "delta": before + after}
+    sr = highdicom.sr
     estimators = document["settings"]["estimators"]
     automatic = document["settings"].get("regions", {}).get("origin") == AUTOMATIC
     dehazing = sr.AlgorithmIdentification("usdehaze", subject.version, subject.made_with)
@@ -180,6 +177,11 @@ def _groups(document: dict[str, Any], subject: Subject) -> Iterator[Any]:
                 name = _code(f"{words}_pixels", SCHEME, f"pixels of the region in a frame, {words}")
                 measured[role, part].append(sr.Measurement(name=name, value=count, unit=_code(*PIXELS)))
     for (pixels, part), measurements in sorted(measured.items()):
+        figures = {name for name in document["summary"] if _pixels_of(name) == pixels}
+        frames = sorted(record["frame"] for record in document["frames"] if figures & record.keys())
+        before = [_reference(subject.source, [t + 1 for t in frames])]
+        after = [_reference(subject.derived, [t - subject.first_frame + 1 for t in frames])] if subject.derived else []
+        images = {"input": before, "tissue": after or before, "delta": before + after}
         yield sr.MeasurementsAndQualitativeEvaluations(
             tracking_identifier=sr.TrackingIdentifier(generate_uid(prefix=None), f"{pixels}, {PARTS[part]}"),
             finding_type=_code(*FINDINGS[pixels]),
