@@ -320,6 +320,19 @@ def test_the_csv_says_how_many_pixels_a_faint_region_has(tmp_path: Path) -> None
     assert {(row["frame"], row["pixels_faint"]) for row in rows} == {("0", ""), ("1", "64")}
 
 
+def test_regions_of_which_the_margin_leaves_nothing_are_told(tmp_path: Path) -> None:
+    result, path = result_file(tmp_path / "a.dehazed.h5"), tmp_path / "m.json"
+    labels = np.zeros((H, W), np.uint8)
+    labels[4:30, 2:18], labels[4:34, 25:55], labels[4:30, 20:23] = 255, 128, 64  # a faint wall of three columns
+    Image.fromarray(labels).save(tmp_path / "r.png")
+    words = "tissue=255 haze=128 faint=64"
+    assert run([result], True, None, tmp_path / "r.png", path, None, True, pytest.fail, labels=words) == 0
+    document = json.loads(path.read_text())
+    assert "faint_shift_db" not in document["summary"]
+    told = "a.dehazed.h5: Its faint regions hold no pixel in these frames once eroded by 3 pixels."
+    assert told in document["settings"]["warnings"]
+
+
 def test_scans_of_one_name_do_not_share_the_regions_of_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,10 @@ function intervalCell(interval, digits, signed) {
 function figureRow(name, entry, estimator = '') {
   const [label, digits, hint] = about(name);
   const bias = entry.bias && ['input', 'tissue'].map((part) => number(entry.bias[part], digits));
-  const small = make('small', { textContent: hint + (bias ? `; bias ${bias[0]} before, ${bias[1]} after` : '') });
+  const { n_frames } = metrics.settings;
+  const said = [hint, bias && `bias ${bias[0]} before, ${bias[1]} after`,
+    entry.n_frames < n_frames && `over ${entry.n_frames} of ${n_frames} frames`];
+  const small = make('small', { textContent: said.filter(Boolean).join('; ') });
   const row = make('tr', {},
     make('th', { scope: 'row', title: estimator }, label, small),
     cell(entry.input, digits, false),

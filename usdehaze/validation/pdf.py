@@ -68,7 +68,8 @@ def cine_page(
     t = frames[len(frames) // 2]
     page = _Sheet()
     page.line(name, TITLE)
-    page.line(f"frame {first_frame + t}, {dynamic_range_db:g} dB from black to white{_outlines(regions)}", TEXT, GREY)
+    shown = f"frame {first_frame + t} (the first is 0), {dynamic_range_db:g} dB from black to white"
+    page.line(shown + _outlines(regions), TEXT, GREY)
     for most_lines in (9, 3, 2, 1):  # of an estimator
         below = _Sheet()
         below.table(document, most_lines)
