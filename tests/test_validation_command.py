@@ -187,6 +187,16 @@ def test_regions_without_results_are_wrong_usage() -> None:
     assert done.exit_code == 2 and "need a RESULT" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["validate"], ["review"], ["regions", "-o", "r.png"]])
+@pytest.mark.parametrize("option", [["--margin", "5"], ["--labels", "tissue=1 haze=2"]])
+def test_options_of_drawn_regions_are_refused_for_automatic_ones_which_they_would_not_change(
+    tmp_path: Path, command: list[str], option: list[str]
+) -> None:
+    result = result_file(tmp_path / "a.dehazed.h5")
+    done = CliRunner().invoke(main, [*command, str(result), "--roi", "auto", *option])
+    assert done.exit_code == 2 and "for regions that somebody drew" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_several_results_are_pooled_by_cine_and_a_bad_one_does_not_stop_them(
     tmp_path: Path, roi: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

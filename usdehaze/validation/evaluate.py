@@ -36,7 +36,7 @@ CI95 = (
 )
 PAIRED = (
     "differences averaged over the frames of a cine first: mean over cines, 95 % bootstrap interval of whole cines, "
-    "two-sided Wilcoxon signed-rank test"
+    "two-sided Wilcoxon signed-rank test, p not adjusted for the number of figures"
 )
 ESTIMATORS = {
     "gcnr": "1 - overlap of the histograms of the two regions",
