@@ -208,6 +208,8 @@ def test_several_results_are_pooled_by_cine_and_a_bad_one_does_not_stop_them(
     assert "c.dehazed.h5" in capsys.readouterr().err
     document = json.loads(path.read_text())
     assert document["settings"]["n_cines"] == 2 and document["settings"]["n_frames"] == 4
+    assert document["settings"]["results"] == ["a.dehazed.h5", "b.dehazed.h5"]  # those that the figures are of
+    assert "1 of 3 results could not be measured" in document["settings"]["warnings"]
     with pytest.raises(InputError, match=r"c\.dehazed\.h5"):
         run([bad], True, None, roi, None, None, True, pytest.fail)
 

@@ -131,7 +131,7 @@ def _measure(results: list[Path], asked: Asked) -> tuple[dict[str, Any], int]:
     failed, roi, truth = 0, asked.roi, asked.truth
     measured: set[Path] = set()
     drawn: dict[Path, Hashable] = {}  # files of regions in a folder, and the hash of the scan that they are of
-    sources: list[str] = []  # of those that could be
+    sources: dict[Path, str] = {}  # of those that could be
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
         pdf = asked.report and stack.enter_context(atomic(asked.report / "report.pdf", True, results))
@@ -149,16 +149,18 @@ def _measure(results: list[Path], asked: Asked) -> tuple[dict[str, Any], int]:
                 failed += 1
             else:
                 records += found
-                sources.append(source)
+                sources[path] = source
         if not records:
             raise InputError(roi or truth or results[0], f"none of {len(results)} results could be measured")
-    settings: dict[str, Any] = {"results": [path.name for path in results]}
+    settings: dict[str, Any] = {"results": [path.name for path in sources]}
     if truth is not None:
         settings["truth"] = truth.name
     if roi is not None:
         settings |= {"roi": roi.name, "regions": _origin(records, roi, asked)}
     document = metrics_document(records, asked.bins, **settings)
-    if len(set(sources)) < len(sources):
+    if failed:
+        document["settings"]["warnings"].append(f"{failed} of {len(results)} results could not be measured")
+    if len(set(sources.values())) < len(sources):
         document["settings"]["warnings"].append(ONE_SOURCE)
     if roi is None:
         document["settings"]["warnings"].append(NO_REGIONS)
