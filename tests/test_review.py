@@ -116,7 +116,9 @@ def test_label_images_and_their_margin_are_taken_as_validate_takes_them(tmp_path
         labels="tissue=170 haze=85",
         margin_px=1,
     )
-    assert data_of(page, "metrics")["settings"]["n_pixels_range"] == {"tissue": [14 * 28] * 2, "haze": [16 * 28] * 2}
+    settings = data_of(page, "metrics")["settings"]
+    assert settings["n_pixels_range"] == {"tissue": [14 * 28] * 2, "haze": [16 * 28] * 2}
+    assert settings["regions"] == {"origin": "given", "margin_px": 1}
 
 
 def test_faint_regions_of_a_label_image_are_shown_counted_and_measured_as_validate_does(tmp_path):

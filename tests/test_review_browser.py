@@ -274,6 +274,21 @@ def test_the_numbers_in_the_table_are_those_of_the_metrics_json(page):
         assert cells[3].text == " to ".join(ends)
 
 
+def test_figures_say_of_how_many_frames_they_are_and_that_regions_were_eroded(browser, tmp_path):
+    result = make_result(tmp_path / "a.dehazed.h5", Cartesian())
+    result.tissue[1, 5:35, 26:44] = -60  # speckle of one value has no ratio
+    write_result(tmp_path / "b.dehazed.h5", result)
+    (tmp_path / "rois.json").write_text(json.dumps(REGIONS))
+    page = build_review(tmp_path / "b.dehazed.h5", tmp_path / "b.html", tmp_path / "rois.json", margin_px=1)
+    browser.get(page.as_uri())
+    wait_for_frame(browser, 0)
+    row = browser.find_element(By.CSS_SELECTOR, "#metrics tr[data-figure=speckle_snr_haze]")
+    assert "over 4 of 5 frames" in row.text
+    assert "of 5 frames" not in browser.find_element(By.CSS_SELECTOR, "#metrics tr[data-figure=gcnr]").text
+    notes = browser.find_element(By.ID, "metrics-notes").text
+    assert "pixels in a frame's regions, eroded by 1 pixels: tissue 392, haze 448" in notes
+
+
 def test_gcnr_stands_beside_the_tissue_s_ks_and_mean_shift(page):
     rows = page.find_elements(By.CSS_SELECTOR, "#metrics tbody.company tr[data-figure]")
     assert [row.get_attribute("data-figure") for row in rows] == [

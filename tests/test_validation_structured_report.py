@@ -137,6 +137,13 @@ def test_every_group_refers_to_the_frames_that_its_own_region_was_measured_in(ma
     numbers = {key: [list(i.referenced_frame_numbers) for i in group.source_images] for key, group in groups.items()}
     assert numbers["regions_both", "change"] == [[2, 3], [1, 2]] and numbers["region_haze", "input"] == [[2, 3]]
     assert numbers["region_faint", "change"] == [[4], [3]]
+    assert "eroded" not in " ".join(texts_in(pydicom.dcmread(made / "r.dcm").ContentSequence))
+
+
+def test_the_report_says_that_regions_were_eroded(made):
+    (made / "rois.json").write_text(json.dumps({"regions": ROIS}))
+    assert validate(made, "--roi", made / "rois.json", "--margin", "1").exit_code == 0
+    assert "regions eroded by 1 pixels" in list(texts_in(pydicom.dcmread(made / "r.dcm").ContentSequence))
 
 
 def test_the_report_is_of_the_sources_patient_and_says_who_made_it_and_how(reported):

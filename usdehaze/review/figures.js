@@ -80,12 +80,14 @@ function showMetricsNotes(settings) {
   const ranges = Object.entries(settings.n_pixels_range)
     .map(([role, [low, high]]) => `${role} ${low === high ? low : low + ' to ' + high}`);
   const n = settings.n_frames;
+  const margin = settings.regions.margin_px;
+  const eroded = margin ? `, eroded by ${margin} pixels` : '';
   const frames = n === 1 ? 'One frame that has regions' : `Means over ${n} frames that have regions`;
   const list = Object.entries(settings.estimators)
     .map(([name, text]) => make('li', { textContent: `${about(name)[0]}: ${text}` }));
   byId('metrics-notes').append(
     ...settings.warnings.map((warning) => make('p', { className: 'warning', textContent: 'Note: ' + warning })),
-    make('p', { textContent: `${frames}; pixels in a frame's regions: ${ranges.join(', ')}.` }),
+    make('p', { textContent: `${frames}; pixels in a frame's regions${eroded}: ${ranges.join(', ')}.` }),
     ...Object.keys(page.regions.names).map(regionKey),
     make('details', {}, make('summary', { textContent: 'How each figure is estimated' }), make('ul', {}, ...list),
       make('p', { textContent: `Interval: ${settings.ci95}. A cluster here is a ${settings.ci95_cluster}.` })));

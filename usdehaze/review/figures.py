@@ -91,7 +91,8 @@ class Figures:
         """The Metrics JSON of the contract but for its records, or None without regions in the frames seen."""
         if self.regions is None or not self.tally.cines:
             return None
-        return tallied_document(self.tally, None, regions={"origin": self.regions.origin})
+        regions = {"origin": self.regions.origin, "margin_px": self.regions.margin_px}
+        return tallied_document(self.tally, None, regions=regions)
 
     def image(self, has_std: bool) -> dict[str, Any]:
         """Whole-image figures over all frames; null where no pixel lies above the floor."""

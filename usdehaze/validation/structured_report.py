@@ -154,13 +154,16 @@ def _groups(document: dict[str, Any], subject: Subject) -> Iterator[Any]:
 
     sr = highdicom.sr
     estimators = document["settings"]["estimators"]
-    automatic = document["settings"].get("regions", {}).get("origin") == AUTOMATIC
+    regions = document["settings"].get("regions", {})
+    automatic, margin_px = regions.get("origin") == AUTOMATIC, regions.get("margin_px")
+    eroded = [f"regions eroded by {margin_px:g} pixels"] if margin_px else []
     dehazing = sr.AlgorithmIdentification("usdehaze", subject.version, subject.made_with)
     measured: dict[tuple[str, str], list[Any]] = {}
     for name, entry in document["summary"].items():
         for part, values in _values(entry):
             measurements = measured.setdefault((_pixels_of(name), part), [])
-            algorithm = sr.AlgorithmIdentification(f"usdehaze {name}", usdehaze.__version__, [estimators[name]])
+            how = [estimators[name], *(eroded if _pixels_of(name) != "image" else [])]
+            algorithm = sr.AlgorithmIdentification(f"usdehaze {name}", usdehaze.__version__, how)
             for value, derivation in values:
                 measurements.append(
                     sr.Measurement(
