@@ -287,6 +287,24 @@ def test_a_result_that_is_named_twice_or_linked_counts_once_and_results_of_one_s
     assert settings["n_cines"] == 2 and any("several results are of one source" in w for w in settings["warnings"])
 
 
+def test_results_that_were_not_made_alike_are_told(tmp_path: Path, roi: Path) -> None:
+    from usdehaze.io.result import write_result
+
+    frames = np.random.default_rng(3).uniform(-40, -5, (2, H, W)).astype(np.float32)
+    results = []
+    for k, caution in enumerate((0.5, 0.85, 0.85)):
+        cine = Cine(frames, Cartesian(), 60.0 if k else 50.0, None, Source(f"{k}.h5"))
+        settings = {"caution": caution, "seed": 3, "device": f"cuda:{k}"}
+        results.append(tmp_path / f"{k}.dehazed.h5")
+        write_result(results[-1], Result(cine, frames - 1, frames - 6, None, settings))
+    told = []
+    for asked in (results, results[1:]):
+        assert run(asked, True, None, roi, tmp_path / "m.json", None, True, pytest.fail) == 0
+        warnings = json.loads((tmp_path / "m.json").read_text())["settings"]["warnings"]
+        told.append([warning for warning in warnings if "alike" in warning])
+    assert told == [["results were not made alike: they differ in caution, dynamic range db"], []]
+
+
 def test_a_folder_stands_for_the_results_in_it(tmp_path: Path, roi: Path) -> None:
     (tmp_path / "out").mkdir()
     result_file(tmp_path / "real" / "b.dehazed.h5")
