@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from usdehaze.cine import Cine
+from usdehaze.cine import Cine, Polar
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
@@ -224,8 +224,8 @@ def _measure_one(
             write_panels(asked.report, panels, images, span, regions, [path], start)
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, asked)}
         document = metrics_document(records, bins, **settings)
-        shape = cine.geometry.row_per_column
-        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, shape), first)
+        shape = cine.geometry.row_per_column, isinstance(cine.geometry, Polar)
+        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, *shape), first)
     told = describe(result.attrs, "network", "setting", "result")
     how = {field.key: words for field, words in told if field.name not in {*NO_MATTER, "created"}}
     return records, cine.source.sha256 or str(path), how
