@@ -21,6 +21,7 @@ from usdehaze.cine import Cartesian
 from usdehaze.cli import main
 from usdehaze.decibels import db_to_grey
 from usdehaze.errors import InputError
+from usdehaze.geometry import image_mask
 from usdehaze.io import write_result
 from usdehaze.review import build_review, default_page_path
 from usdehaze.review.frames import residual
@@ -60,8 +61,8 @@ def frames_of(page):
 def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi):
     result = make_result(tmp_path / "a.dehazed.h5")
     page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi, with_screen=True)
-    assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "risk", "regions"]
-    seen, removed, haze, std, risk, regions = frames_of(page).transpose(1, 0, 2, 3)
+    assert data_of(page, "page")["planes"] == ["input", "removed", "haze", "std", "risk", "image", "regions"]
+    seen, removed, haze, std, risk, image, regions = frames_of(page).transpose(1, 0, 2, 3)
     assert np.array_equal(seen, db_to_grey(result.cine.frames, 60))
     assert np.array_equal((seen - removed) % 256, db_to_grey(result.tissue, 60))
     assert np.array_equal(haze, db_to_grey(result.haze, 60))
@@ -69,6 +70,7 @@ def test_every_plane_of_every_frame_is_the_result_in_8_bit_levels(tmp_path, roi)
     marks = StructureRisk(60.0)
     frames = zip(result.cine.frames, result.tissue, result.std, strict=True)
     assert np.array_equal(risk, [marks.add(*frame) for frame in frames])
+    assert (image == image_mask(SECTOR, SHAPE[1:])).all()
     assert (regions == 1).sum() == 5 * 16 * 30 and (regions == 2).sum() == 5 * 18 * 30
     assert (regions[:, 5:35, 4:20] == 1).all() and (regions[:, 5:35, 26:44] == 2).all()
 
@@ -114,7 +116,9 @@ def test_label_images_and_their_margin_are_taken_as_validate_takes_them(tmp_path
         labels="tissue=170 haze=85",
         margin_px=1,
     )
-    assert data_of(page, "metrics")["settings"]["n_pixels_range"] == {"tissue": [14 * 28] * 2, "haze": [16 * 28] * 2}
+    settings = data_of(page, "metrics")["settings"]
+    assert settings["n_pixels_range"] == {"tissue": [14 * 28] * 2, "haze": [16 * 28] * 2}
+    assert settings["regions"] == {"origin": "given", "margin_px": 1}
 
 
 def test_faint_regions_of_a_label_image_are_shown_counted_and_measured_as_validate_does(tmp_path):
@@ -166,10 +170,14 @@ def test_tissue_ks_on_the_page_is_that_of_the_stored_frames(tmp_path, roi):
     )
 
 
-def test_whole_image_figures_and_histograms_count_the_pixels_above_the_floor(tmp_path, roi):
+@pytest.mark.parametrize("with_screen", [False, True])
+def test_whole_image_figures_and_histograms_count_the_pixels_of_the_image_above_the_floor(tmp_path, roi, with_screen):
     result = make_result(tmp_path / "a.dehazed.h5")
-    page = data_of(build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi), "page")
-    seen, image = result.cine.frames, page["image"]
+    page = build_review(tmp_path / "a.dehazed.h5", tmp_path / "a.html", roi, with_screen=with_screen)
+    page = data_of(page, "page")
+    image = page["image"]
+    seen = np.where(image_mask(SECTOR, SHAPE[1:]), result.cine.frames, -60)  # the screen around it is none
+    assert (seen > -60).sum() < 0.8 * (result.cine.frames > -60).sum()
     removed = (seen.astype(float) - result.tissue)[seen > -60]
     assert image["n_pixels"] == removed.size
     assert image["removed_mean_db"] == pytest.approx(removed.mean(), rel=1e-6)

@@ -274,6 +274,21 @@ def test_the_numbers_in_the_table_are_those_of_the_metrics_json(page):
         assert cells[3].text == " to ".join(ends)
 
 
+def test_figures_say_of_how_many_frames_they_are_and_that_regions_were_eroded(browser, tmp_path):
+    result = make_result(tmp_path / "a.dehazed.h5", Cartesian())
+    result.tissue[1, 5:35, 26:44] = -60  # speckle of one value has no ratio
+    write_result(tmp_path / "b.dehazed.h5", result)
+    (tmp_path / "rois.json").write_text(json.dumps(REGIONS))
+    page = build_review(tmp_path / "b.dehazed.h5", tmp_path / "b.html", tmp_path / "rois.json", margin_px=1)
+    browser.get(page.as_uri())
+    wait_for_frame(browser, 0)
+    row = browser.find_element(By.CSS_SELECTOR, "#metrics tr[data-figure=speckle_snr_haze]")
+    assert "over 4 of 5 frames" in row.text
+    assert "of 5 frames" not in browser.find_element(By.CSS_SELECTOR, "#metrics tr[data-figure=gcnr]").text
+    notes = browser.find_element(By.ID, "metrics-notes").text
+    assert "pixels in a frame's regions, eroded by 1 pixels: tissue 392, haze 448" in notes
+
+
 def test_gcnr_stands_beside_the_tissue_s_ks_and_mean_shift(page):
     rows = page.find_elements(By.CSS_SELECTOR, "#metrics tbody.company tr[data-figure]")
     assert [row.get_attribute("data-figure") for row in rows] == [
@@ -303,7 +318,8 @@ def test_histograms_of_all_frames_are_the_sums_of_those_of_each(page):
     button = page.find_element(By.ID, "histogram-all")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
-    assert "2400 pixels" in page.find_element(By.CSS_SELECTOR, ".histogram[data-place=tissue]").text
+    said = page.find_element(By.CSS_SELECTOR, ".histogram[data-place=tissue]").text
+    assert f"2400 pixels; in the lowest 0.9 dB {100 * whole['tissue']['input'][0] / 2400:.1f} % before" in said
 
 
 def test_outlines_run_around_the_regions_and_can_be_taken_away(page):
@@ -495,6 +511,21 @@ def test_live_figures_and_polygons_are_those_of_python(page, made):
     for name, entry in expected.items():
         for part, value in entry.items():
             assert live[name][part] == (None if value is None else pytest.approx(value, rel=1e-9, abs=1e-12)), name
+
+
+def test_live_figures_of_regions_of_one_level_are_those_of_the_level_and_not_of_rounding(page):
+    found = page.execute_script("""
+        const kept = page.dynamic_range_db;
+        page.dynamic_range_db = 80;
+        const of = (n) => Object.assign(new Array(256).fill(0), {0: n}); // all black
+        const found = [];
+        for (let n = 1; n < 400; n++) {
+          const [a, b] = [of(n), of(n + 37)];
+          found.push([meanOf(a, toDb), speckleSnrOf(a), cnrOf(a, b, toDb), cnrOf(a, b, amplitudeOf)]);
+        }
+        page.dynamic_range_db = kept;
+        return found;""")
+    assert found == [[-80, None, 0, 0]] * 399
 
 
 def test_a_region_drawn_on_a_served_page_is_followed_and_saved_beside_the_result(browser, tmp_path):

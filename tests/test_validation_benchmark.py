@@ -42,6 +42,7 @@ def test_figures_are_those_of_the_known_errors(document: dict) -> None:
     ours, baseline = document["summary"], document["others"][BASELINE]
     assert ours["psnr_db"]["input"] == pytest.approx(20 * math.log10(80 / 6), abs=1e-3)
     assert ours["psnr_db"]["tissue"] == pytest.approx(20 * math.log10(80 / 3), abs=1e-3)
+    assert document["settings"]["estimators"]["gcnr"].endswith("; ceil(2 N^0.4) equiprobable bins on pooled ranks")
     assert baseline["psnr_db"]["tissue"] == pytest.approx(20 * math.log10(80 / 6), abs=1e-3)
     assert ours["haze_psnr_db"]["input"] == pytest.approx(20 * math.log10(80 / 2), abs=1e-3)
     assert ours["clean_change_db"]["tissue"] == pytest.approx(3, abs=1e-3)

@@ -187,6 +187,16 @@ def test_regions_without_results_are_wrong_usage() -> None:
     assert done.exit_code == 2 and "need a RESULT" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["validate"], ["review"], ["regions", "-o", "r.png"]])
+@pytest.mark.parametrize("option", [["--margin", "5"], ["--labels", "tissue=1 haze=2"]])
+def test_options_of_drawn_regions_are_refused_for_automatic_ones_which_they_would_not_change(
+    tmp_path: Path, command: list[str], option: list[str]
+) -> None:
+    result = result_file(tmp_path / "a.dehazed.h5")
+    done = CliRunner().invoke(main, [*command, str(result), "--roi", "auto", *option])
+    assert done.exit_code == 2 and "for regions that somebody drew" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_several_results_are_pooled_by_cine_and_a_bad_one_does_not_stop_them(
     tmp_path: Path, roi: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +208,8 @@ def test_several_results_are_pooled_by_cine_and_a_bad_one_does_not_stop_them(
     assert "c.dehazed.h5" in capsys.readouterr().err
     document = json.loads(path.read_text())
     assert document["settings"]["n_cines"] == 2 and document["settings"]["n_frames"] == 4
+    assert document["settings"]["results"] == ["a.dehazed.h5", "b.dehazed.h5"]  # those that the figures are of
+    assert "1 of 3 results could not be measured" in document["settings"]["warnings"]
     with pytest.raises(InputError, match=r"c\.dehazed\.h5"):
         run([bad], True, None, roi, None, None, True, pytest.fail)
 
@@ -275,6 +287,24 @@ def test_a_result_that_is_named_twice_or_linked_counts_once_and_results_of_one_s
     assert settings["n_cines"] == 2 and any("several results are of one source" in w for w in settings["warnings"])
 
 
+def test_results_that_were_not_made_alike_are_told(tmp_path: Path, roi: Path) -> None:
+    from usdehaze.io.result import write_result
+
+    frames = np.random.default_rng(3).uniform(-40, -5, (2, H, W)).astype(np.float32)
+    results = []
+    for k, caution in enumerate((0.5, 0.85, 0.85)):
+        cine = Cine(frames, Cartesian(), 60.0 if k else 50.0, None, Source(f"{k}.h5"))
+        settings = {"caution": caution, "seed": 3, "device": f"cuda:{k}"}
+        results.append(tmp_path / f"{k}.dehazed.h5")
+        write_result(results[-1], Result(cine, frames - 1, frames - 6, None, settings))
+    told = []
+    for asked in (results, results[1:]):
+        assert run(asked, True, None, roi, tmp_path / "m.json", None, True, pytest.fail) == 0
+        warnings = json.loads((tmp_path / "m.json").read_text())["settings"]["warnings"]
+        told.append([warning for warning in warnings if "alike" in warning])
+    assert told == [["results were not made alike: they differ in caution, dynamic range db"], []]
+
+
 def test_a_folder_stands_for_the_results_in_it(tmp_path: Path, roi: Path) -> None:
     (tmp_path / "out").mkdir()
     result_file(tmp_path / "real" / "b.dehazed.h5")
@@ -318,6 +348,19 @@ def test_the_csv_says_how_many_pixels_a_faint_region_has(tmp_path: Path) -> None
     with (tmp_path / "report" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["frame"], row["pixels_faint"]) for row in rows} == {("0", ""), ("1", "64")}
+
+
+def test_regions_of_which_the_margin_leaves_nothing_are_told(tmp_path: Path) -> None:
+    result, path = result_file(tmp_path / "a.dehazed.h5"), tmp_path / "m.json"
+    labels = np.zeros((H, W), np.uint8)
+    labels[4:30, 2:18], labels[4:34, 25:55], labels[4:30, 20:23] = 255, 128, 64  # a faint wall of three columns
+    Image.fromarray(labels).save(tmp_path / "r.png")
+    words = "tissue=255 haze=128 faint=64"
+    assert run([result], True, None, tmp_path / "r.png", path, None, True, pytest.fail, labels=words) == 0
+    document = json.loads(path.read_text())
+    assert "faint_shift_db" not in document["summary"]
+    told = "a.dehazed.h5: Its faint regions hold no pixel in these frames once eroded by 3 pixels."
+    assert told in document["settings"]["warnings"]
 
 
 def test_scans_of_one_name_do_not_share_the_regions_of_a_folder(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from usdehaze.validation import metrics
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, truth_metrics, write_json
 from usdehaze.validation.regions import Region, Regions
+from usdehaze.validation.report import summary_rows, write_csv
 
 T, H, W = 3, 24, 40
 ALL = frozenset(range(T))
@@ -44,6 +46,7 @@ def test_every_metric_has_its_value_before_and_after(cine: Any) -> None:
         "tissue": pytest.approx(np.mean([metrics.ks(frames[t][lv], output[t][lv]) for t in range(T)])),
         "delta": None,
         "ci95": 0,
+        "n_frames": T,
     }
     before = [metrics.gcnr(frames[t][wall], frames[t][lv]) for t in range(T)]
     after = [metrics.gcnr(output[t][wall], output[t][lv]) for t in range(T)]
@@ -120,10 +123,19 @@ def test_intervals_over_few_cines_or_frames_are_said_to_be_too_narrow(cine: Any)
     assert "over 2 cines is too narrow" in " ".join(metrics_document(records, None)["settings"]["warnings"])
 
 
-def test_means_of_input_and_output_are_of_the_same_frames(cine: Any) -> None:
+def test_means_of_input_and_output_are_of_the_same_frames_and_say_of_how_many(cine: Any, tmp_path: Path) -> None:
     frames, output, regions = cine
     output[1, regions.mask("haze", 0)] = -60  # one value: its speckle has no ratio of mean and deviation
-    summary = metrics_document(evaluate_cine("a", frames, output, regions), None)["summary"]["speckle_snr_haze"]
+    document = metrics_document(evaluate_cine("a", frames, output, regions), None)
+    summary = document["summary"]["speckle_snr_haze"]
+    assert {name for name, entry in document["summary"].items() if entry["n_frames"] != 3} == {"speckle_snr_haze"}
+    assert summary["n_frames"] == 2
+    told = {row.name: row.estimator for row in summary_rows(document)}
+    assert told["speckle_snr_haze"].endswith("; over 2 of 3 frames") and "of 3 frames" not in told["gcnr"]
+    write_csv(tmp_path / "m.csv", document)
+    with (tmp_path / "m.csv").open() as file:
+        infinite = [row for row in csv.DictReader(file) if row["metric"] == "speckle_snr_haze"][1]
+    assert (infinite["tissue"], infinite["delta"]) == ("", "") and float(infinite["input"]) > 0  # as null in the JSON
     before = [metrics.speckle_snr(frames[t][regions.mask("haze", 0)]) for t in (0, 2)]
     assert summary["input"] == pytest.approx(np.mean(before))
     assert summary["tissue"] - summary["input"] == pytest.approx(summary["delta"])

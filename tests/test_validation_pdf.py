@@ -174,3 +174,12 @@ def test_pixels_that_are_not_square_are_printed_in_their_proportions() -> None:
         rows, columns = np.nonzero(green)  # the outline of the tissue region, 22 pixels wide and 52 high
         ratios.append(np.ptp(rows) / np.ptp(columns))
     assert ratios == pytest.approx([52 / 22, 26 / 22], rel=0.02)
+
+
+def test_a_page_says_that_beams_lie_side_by_side() -> None:
+    images, regions, document = measured((3, 60, 60))
+    said = [ink(cine_page("a", images, 60.0, regions, 0, document, ATTRS, 1.0, beams)) for beams in (False, True)]
+    rows, _ = np.nonzero(said[0] != said[1])
+    assert rows.max() < MARGIN_PX + 70  # nothing but the line below the title
+    of_line = [page[rows.min() : rows.max() + 1].sum() for page in said]
+    assert of_line[1] > of_line[0] + 300

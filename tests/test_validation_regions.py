@@ -135,6 +135,7 @@ def test_polygons_in_millimetres_cover_what_they_cover_in_pixels(tmp_path: Path)
         for role in ("tissue", "haze"):
             difference = found.mask(role, 0) ^ pixels.mask(role, 0)
             assert difference.sum() <= 8  # pixel centres on an edge may fall either way in floating point
+        assert found.leaving(np.ones(SHAPE[1:], bool)) == []
     with pytest.raises(InputError, match="physical units, but the scan has no pixel spacing"):
         read_regions(mixed, SHAPE, geometry=Cartesian())
     with pytest.raises(InputError, match='units "cm"; expected "px"'):
@@ -150,6 +151,8 @@ def test_physical_polygons_on_a_polar_frame_are_where_the_beams_are(tmp_path: Pa
     x, z = depth * np.sin(angle), depth * np.cos(angle)
     assert np.array_equal(regions.mask("tissue", 0), (x < -5e-3) & (z < 30e-3))
     assert np.array_equal(regions.mask("haze", 1), x > 5e-3)
+    told = [f"Its {role} regions reach beyond the frame: measured is what lies in it." for role in ("tissue", "haze")]
+    assert regions.leaving(np.ones(SHAPE[1:], bool)) == told
 
 
 def test_a_region_may_move_from_frame_to_frame(tmp_path: Path) -> None:

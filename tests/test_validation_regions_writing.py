@@ -82,6 +82,7 @@ def test_a_single_image_and_regions_found_by_brightness(tmp_path):
     out = tmp_path / "seg.dcm"
     done = converted(tmp_path / "scan.dehazed.h5", "auto", out)
     assert done.exit_code == 0, done.output
+    assert "seg.dcm: regions that nobody drew; figures of it will not say so" in done.stderr
     seg = pydicom.dcmread(out)
     assert [item.SegmentAlgorithmType for item in seg.SegmentSequence] == ["AUTOMATIC"] * 2
     source = seg.PerFrameFunctionalGroupsSequence[0].DerivationImageSequence[0].SourceImageSequence[0]

@@ -128,6 +128,24 @@ def test_the_report_holds_the_figures_of_the_metrics_json_with_roles_units_and_r
     assert groups["regions_both", "input"].method.value == "regions_given"
 
 
+def test_every_group_refers_to_the_frames_that_its_own_region_was_measured_in(made):
+    faint = {"name": "wall", "role": "faint", "frames": [3], "polygon": [[30, 14], [34, 14], [34, 20], [30, 20]]}
+    (made / "rois.json").write_text(json.dumps({"regions": [*ROIS, faint]}))
+    done = validate(made, "--roi", made / "rois.json")
+    assert done.exit_code == 0, done.output
+    groups = groups_of(made / "r.dcm")
+    numbers = {key: [list(i.referenced_frame_numbers) for i in group.source_images] for key, group in groups.items()}
+    assert numbers["regions_both", "change"] == [[2, 3], [1, 2]] and numbers["region_haze", "input"] == [[2, 3]]
+    assert numbers["region_faint", "change"] == [[4], [3]]
+    assert "eroded" not in " ".join(texts_in(pydicom.dcmread(made / "r.dcm").ContentSequence))
+
+
+def test_the_report_says_that_regions_were_eroded(made):
+    (made / "rois.json").write_text(json.dumps({"regions": ROIS}))
+    assert validate(made, "--roi", made / "rois.json", "--margin", "1").exit_code == 0
+    assert "regions eroded by 1 pixels" in list(texts_in(pydicom.dcmread(made / "r.dcm").ContentSequence))
+
+
 def test_the_report_is_of_the_sources_patient_and_says_who_made_it_and_how(reported):
     report, scan = pydicom.dcmread(reported / "r.dcm"), pydicom.dcmread(reported / "scan.dcm")
     for keyword in ("PatientName", "PatientID", "PatientWeight", "StudyInstanceUID", "StudyDate", "AccessionNumber"):

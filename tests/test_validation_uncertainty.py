@@ -183,7 +183,9 @@ def test_regions_of_a_pixel_each_or_of_one_value_give_figures_all_the_same() -> 
     assert raw["input"] == 1 and corrected["input"] == 1 and raw["input_ci95"] == [1, 1]
     one, other = np.zeros((2, 2, 3), dtype=bool)
     one[0, 0], other[0, 1] = True, True
-    assert math.isfinite(gcnr_figures(frame, frame, one, other)[1]["input"])
+    single = gcnr_figures(frame, frame, one, other)
+    assert math.isfinite(single[1]["input"])
+    assert {entry[key] for entry in single for key in ("ci95", "input_ci95", "tissue_ci95")} == {None}
     flat, _ = gcnr_figures(0 * frame, 0 * frame, frame == 0, frame == -10)
     assert flat["input"] == 0 and flat["bias"]["input"] == 0
 

@@ -273,6 +273,8 @@ def check_regions(roi: object, labels: str | None, margin_px: float | None) -> N
     """
     if roi is None and (labels, margin_px) != (None, None):
         raise click.UsageError("--labels and --margin are for --roi")
+    if str(roi) == "auto" and (labels, margin_px) != (None, None):
+        raise click.UsageError("--labels and --margin are for regions that somebody drew; --roi auto finds its own")
 
 
 def reading_options(command: _Command) -> _Command:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from usdehaze.cli.group import common_options, console_of
-from usdehaze.cli.options import PATH, region_options
+from usdehaze.cli.group import common_options, complain, console_of
+from usdehaze.cli.options import PATH, check_regions, region_options
 
 
 @click.command()
@@ -35,5 +35,9 @@ def regions(
     label image (.png, .h5): 255 tissue, 128 haze, 64 faint."""
     from usdehaze.validation.regions.writing import write_regions
 
+    check_regions(roi, labels, margin_px)
     write_regions(out, result, roi, labels, margin_px, source, overwrite)
-    console_of(ctx).say(f"{roi} -> {out}")
+    console = console_of(ctx)
+    console.say(f"{roi} -> {out}")
+    if str(roi) == "auto" and not console.quiet:
+        complain(f"{out}: regions that nobody drew; figures of it will not say so, and gCNR is high by construction")

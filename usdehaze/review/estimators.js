@@ -14,8 +14,10 @@ function countsIn(plane, regions, bit) {
 const total = (counts) => counts.reduce((sum, n) => sum + n, 0);
 const finite = (value) => (Number.isFinite(value) ? value : null);
 
+// Of pixels of one level exactly its value, so that their variance is 0.
 function meanOf(counts, value) {
-  return counts.reduce((sum, n, level) => (n ? sum + n * value(level) : sum), 0) / total(counts);
+  const first = value(counts.findIndex(Boolean));
+  return first + counts.reduce((sum, n, level) => (n ? sum + n * (value(level) - first) : sum), 0) / total(counts);
 }
 
 function varianceOf(counts, value) {

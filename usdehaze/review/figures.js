@@ -41,7 +41,10 @@ function intervalCell(interval, digits, signed) {
 function figureRow(name, entry, estimator = '') {
   const [label, digits, hint] = about(name);
   const bias = entry.bias && ['input', 'tissue'].map((part) => number(entry.bias[part], digits));
-  const small = make('small', { textContent: hint + (bias ? `; bias ${bias[0]} before, ${bias[1]} after` : '') });
+  const { n_frames } = metrics.settings;
+  const said = [hint, bias && `bias ${bias[0]} before, ${bias[1]} after`,
+    entry.n_frames < n_frames && `over ${entry.n_frames} of ${n_frames} frames`];
+  const small = make('small', { textContent: said.filter(Boolean).join('; ') });
   const row = make('tr', {},
     make('th', { scope: 'row', title: estimator }, label, small),
     cell(entry.input, digits, false),
@@ -77,12 +80,14 @@ function showMetricsNotes(settings) {
   const ranges = Object.entries(settings.n_pixels_range)
     .map(([role, [low, high]]) => `${role} ${low === high ? low : low + ' to ' + high}`);
   const n = settings.n_frames;
+  const margin = settings.regions.margin_px;
+  const eroded = margin ? `, eroded by ${margin} pixels` : '';
   const frames = n === 1 ? 'One frame that has regions' : `Means over ${n} frames that have regions`;
   const list = Object.entries(settings.estimators)
     .map(([name, text]) => make('li', { textContent: `${about(name)[0]}: ${text}` }));
   byId('metrics-notes').append(
     ...settings.warnings.map((warning) => make('p', { className: 'warning', textContent: 'Note: ' + warning })),
-    make('p', { textContent: `${frames}; pixels in a frame's regions: ${ranges.join(', ')}.` }),
+    make('p', { textContent: `${frames}; pixels in a frame's regions${eroded}: ${ranges.join(', ')}.` }),
     ...Object.keys(page.regions.names).map(regionKey),
     make('details', {}, make('summary', { textContent: 'How each figure is estimated' }), make('ul', {}, ...list),
       make('p', { textContent: `Interval: ${settings.ci95}. A cluster here is a ${settings.ci95_cluster}.` })));
@@ -156,5 +161,5 @@ function showProvenance() {
   byId('precision').textContent =
     `Pictures on this page are stored in 8 bits: steps of ${step} dB over ${page.dynamic_range_db} dB. ${fan}` +
     'Figures were computed from the full-precision result, histograms from the 8-bit levels. ' +
-    '"Image" means every pixel whose input lies above the floor.';
+    '"Image" means every pixel of the image, not of the screen around it, whose input lies above the floor.';
 }

@@ -22,10 +22,13 @@ class Figures:
         regions: laid on the cine, or None.
         cine: what the cine is called in the Metrics JSON.
         first_frame: index in the source of frame 0; the Metrics JSON counts frames as the source does.
+        inside: bool ``(H, W)``, the images on the screen.
     """
 
-    def __init__(self, dynamic_range_db: float, regions: Regions | None, cine: str, first_frame: int) -> None:
-        self.dynamic_range_db, self.regions = dynamic_range_db, regions
+    def __init__(
+        self, dynamic_range_db: float, regions: Regions | None, cine: str, first_frame: int, inside: np.ndarray
+    ) -> None:
+        self.dynamic_range_db, self.regions, self.inside = dynamic_range_db, regions, inside
         self.cine, self.first_frame = cine, first_frame
         self.tally = Tally()
         self.removed_db: list[float | None] = []  # mean over the image, one a frame
@@ -49,7 +52,7 @@ class Figures:
         Returns:
             Its record for the Metrics JSON; None where it has no regions to measure.
         """
-        image = input_db > -self.dynamic_range_db
+        image = self.inside & (input_db > -self.dynamic_range_db)
         change = (input_db - tissue_db).astype(np.float64)
         self.largest_rise_db = max(self.largest_rise_db, float(-change.min()))
         removed = change[image]
@@ -88,7 +91,8 @@ class Figures:
         """The Metrics JSON of the contract but for its records, or None without regions in the frames seen."""
         if self.regions is None or not self.tally.cines:
             return None
-        return tallied_document(self.tally, None, regions={"origin": self.regions.origin})
+        regions = {"origin": self.regions.origin, "margin_px": self.regions.margin_px}
+        return tallied_document(self.tally, None, regions=regions)
 
     def image(self, has_std: bool) -> dict[str, Any]:
         """Whole-image figures over all frames; null where no pixel lies above the floor."""

@@ -4,7 +4,7 @@ const BINS = 64; // of four levels each
 
 // Counts of one frame, binned as the builder of the page binned all frames.
 function histogramsOf(levels) {
-  const places = { image: (i) => levels.input[i] > 0 };
+  const places = { image: (i) => levels.input[i] > 0 && (!levels.image || levels.image[i]) };
   if (levels.regions) {
     places.tissue = (i) => levels.regions[i] & 1;
     places.haze = (i) => levels.regions[i] & 2;
@@ -33,13 +33,14 @@ function histogram(place, { input, tissue }) {
   const title = { image: 'Whole image', tissue: 'Tissue region', haze: 'Haze region', faint: 'Faint region' }[place] + kind;
   const total = input.reduce((sum, n) => sum + n, 0);
   const floor = (plane) => percent(plane[0] / total);
-  const floors = `at the floor ${floor(input)} before, ${floor(tissue)} after`;
+  const lowest = `${number(page.dynamic_range_db / BINS, 1)} dB`;
+  const floors = `in the lowest ${lowest} ${floor(input)} before, ${floor(tissue)} after`;
   const says = total ? `${total} pixels; ${floors}` : 'none in this frame';
   const ticks = [-1, -0.75, -0.5, -0.25, 0].map((share) => `${number(share * page.dynamic_range_db, 0)} dB`);
   const top = percent(topOf(input, tissue) / Math.max(1, total));
   const element = make('div', { className: 'histogram' },
     make('strong', { textContent: title }), make('small', { textContent: says }),
-    make('small', { className: 'top', textContent: `full height: ${top} of the pixels in ${number(page.dynamic_range_db / BINS, 1)} dB` }),
+    make('small', { className: 'top', textContent: `full height: ${top} of the pixels in ${lowest}` }),
     plot(`${title}: distribution of input and tissue estimate`, input, tissue),
     make('div', { className: 'axis' }, ...ticks.map((textContent) => make('span', { textContent }))));
   element.dataset.place = place;

@@ -216,7 +216,8 @@ class _Page:
         policy = page_policy(parts["page.css"], script, served)
         file.write(head.replace("{{csp}}", policy).replace("{{css}}", parts["page.css"]))
         name = _cine_name(self.result, self.show_source_name)
-        figures = Figures(cine.dynamic_range_db, self.regions, name, cine.source.first_frame)
+        inside = image_mask(cine.geometry, cine.shape)
+        figures = Figures(cine.dynamic_range_db, self.regions, name, cine.source.first_frame, inside)
         planes = self._write_frames(file, records, figures)
         page = self._data(figures, planes)
         page |= {"served": served, "against": None if self.other is None else _second(self.other)}
@@ -247,6 +248,8 @@ class _Page:
                 planes |= self.other.planes(frame, input_db)
             if not self.with_screen:
                 planes = {name: blank_screen(plane, result.cine.geometry, 0) for name, plane in planes.items()}
+            elif not figures.inside.all():
+                planes["image"] = figures.inside.astype(np.uint8)
             if regions is not None:
                 planes["regions"] = sum(
                     (regions.mask(role, frame).astype(np.uint8) << bit for bit, role in enumerate((*ROLES, FAINT))),

@@ -19,7 +19,7 @@ import numpy as np
 from usdehaze.cine import Cine, Source
 from usdehaze.simulate.tissue import CAVITY, WALL
 from usdehaze.validation import metrics
-from usdehaze.validation.evaluate import figure, metrics_document, summarise
+from usdehaze.validation.evaluate import describe_bins, figure, metrics_document, summarise
 from usdehaze.validation.scene import (
     Decomposed,
     Dehaze,
@@ -133,7 +133,7 @@ def run_benchmark(
         min_region_pixels=metrics.MIN_REGION_PIXELS,
         methods=made_by,
     )
-    estimators = ESTIMATORS | TRUST_ESTIMATORS
+    estimators = ESTIMATORS | TRUST_ESTIMATORS | {"gcnr": f"{ESTIMATORS['gcnr']}; {describe_bins(bins)}"}
     document["settings"]["estimators"] |= {k: v for k, v in estimators.items() if k in document["summary"]}
     document["others"] = {name: summarise(records[name]) for name in records if name != OURS}
     return document

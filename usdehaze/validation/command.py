@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from usdehaze.cine import Cine
+from usdehaze.cine import Cine, Polar
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, write_json
@@ -131,7 +132,8 @@ def _measure(results: list[Path], asked: Asked) -> tuple[dict[str, Any], int]:
     failed, roi, truth = 0, asked.roi, asked.truth
     measured: set[Path] = set()
     drawn: dict[Path, Hashable] = {}  # files of regions in a folder, and the hash of the scan that they are of
-    sources: list[str] = []  # of those that could be
+    sources: dict[Path, str] = {}  # of those that could be
+    made: list[dict[str, str]] = []  # how they were, in words
     unique = len({path.name for path in results}) == len(results)
     with ExitStack() as stack:
         pdf = asked.report and stack.enter_context(atomic(asked.report / "report.pdf", True, results))
@@ -141,7 +143,7 @@ def _measure(results: list[Path], asked: Asked) -> tuple[dict[str, Any], int]:
                 if path.resolve() in measured:
                     raise InputError(path, "is named twice", "every result once: it would count as another cine")
                 measured.add(path.resolve())
-                found, source = _measure_one(path, name, asked, pdf, not records, drawn)
+                found, source, how = _measure_one(path, name, asked, pdf, not records, drawn)
             except UsdehazeError as error:
                 if len(results) == 1:
                     raise
@@ -149,16 +151,21 @@ def _measure(results: list[Path], asked: Asked) -> tuple[dict[str, Any], int]:
                 failed += 1
             else:
                 records += found
-                sources.append(source)
+                sources[path] = source
+                made.append(how)
         if not records:
             raise InputError(roi or truth or results[0], f"none of {len(results)} results could be measured")
-    settings: dict[str, Any] = {"results": [path.name for path in results]}
+    settings: dict[str, Any] = {"results": [path.name for path in sources]}
     if truth is not None:
         settings["truth"] = truth.name
     if roi is not None:
         settings |= {"roi": roi.name, "regions": _origin(records, roi, asked)}
     document = metrics_document(records, asked.bins, **settings)
-    if len(set(sources)) < len(sources):
+    if failed:
+        document["settings"]["warnings"].append(f"{failed} of {len(results)} results could not be measured")
+    if differ := [name for name in dict.fromkeys(chain(*made)) if len({how.get(name) for how in made}) > 1]:
+        document["settings"]["warnings"].append(f"results were not made alike: they differ in {', '.join(differ)}")
+    if len(set(sources.values())) < len(sources):
         document["settings"]["warnings"].append(ONE_SOURCE)
     if roi is None:
         document["settings"]["warnings"].append(NO_REGIONS)
@@ -175,13 +182,15 @@ def _origin(records: list[dict[str, Any]], roi: Path, asked: Asked) -> dict[str,
 
 def _measure_one(
     path: Path, name: str, asked: Asked, pdf: Path | None, first: bool, drawn: dict[Path, Hashable]
-) -> tuple[list[dict[str, Any]], str]:
-    """Records of one result file, with the name it has in them, and its source; its panels and its page where there is
-    a report. The source is its hash, or where it has none the result's path.
+) -> tuple[list[dict[str, Any]], str, dict[str, str]]:
+    """Records of one result file, with the name it has in them, its source, and how it was made; its panels and its
+    page where there is a report. The source is its hash, or where it has none the result's path.
     """
     from usdehaze.geometry import image_mask
     from usdehaze.io.doubts import doubts_of
     from usdehaze.io.result import read_result
+    from usdehaze.io.standing import NO_MATTER
+    from usdehaze.provenance import describe
 
     result = read_result(path)
     doubts = doubts_of(path)
@@ -215,9 +224,11 @@ def _measure_one(
             write_panels(asked.report, panels, images, span, regions, [path], start)
         settings: dict[str, Any] = {} if roi is None else {"regions": _origin(records, roi, asked)}
         document = metrics_document(records, bins, **settings)
-        shape = cine.geometry.row_per_column
-        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, shape), first)
-    return records, cine.source.sha256 or str(path)
+        shape = cine.geometry.row_per_column, isinstance(cine.geometry, Polar)
+        append_page(pdf, cine_page(name, images, span, regions, start, document, result.attrs, *shape), first)
+    told = describe(result.attrs, "network", "setting", "result")
+    how = {field.key: words for field, words in told if field.name not in {*NO_MATTER, "created"}}
+    return records, cine.source.sha256 or str(path), how
 
 
 def _true_tissue(truth: Path, name: str, cine: Cine) -> np.ndarray:

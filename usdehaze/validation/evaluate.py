@@ -4,9 +4,10 @@ One *record* a frame holds every figure of that frame with its estimator; the *s
 
     {"summary": {metric: {"input": v, "tissue": v, "delta": v, "ci95": [lo, hi]}}, "frames": [...], "settings": {...}}
 
-Figures that compare output with input (Kolmogorov-Smirnov, mean shifts) have no value for the input: there ``input``
-and ``delta`` are null and ``ci95`` belongs to ``tissue``. Elsewhere ``ci95`` belongs to ``delta``, and ``paired`` holds
-the comparison over cines. gCNR has its ``bias`` beside it, and in each record intervals of its own.
+The means are over ``n_frames`` records: those that have the figure, finite before and after. Figures that compare
+output with input (Kolmogorov-Smirnov, mean shifts) have no value for the input: there ``input`` and ``delta`` are null
+and ``ci95`` belongs to ``tissue``. Elsewhere ``ci95`` belongs to ``delta``, and ``paired`` holds the comparison over
+cines. gCNR has its ``bias`` beside it, and in each record intervals of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CI95 = (
 )
 PAIRED = (
     "differences averaged over the frames of a cine first: mean over cines, 95 % bootstrap interval of whole cines, "
-    "two-sided Wilcoxon signed-rank test"
+    "two-sided Wilcoxon signed-rank test, p not adjusted for the number of figures"
 )
 ESTIMATORS = {
     "gcnr": "1 - overlap of the histograms of the two regions",

@@ -46,6 +46,7 @@ def cine_page(
     document: dict[str, Any],
     attrs: dict[str, Any],
     row_per_column: float = 1.0,
+    beams: bool = False,
 ) -> Image.Image:
     """The page of one cine: pictures of the middle one of the frames measured, figures, provenance, warnings.
 
@@ -58,6 +59,7 @@ def cine_page(
         document: Metrics JSON of this cine alone.
         attrs: root attributes of the result; printed are `SETTINGS`, the version and the priors, nothing else.
         row_per_column: how much further apart rows are than columns.
+        beams: columns are beams, which are shown side by side and not as a fan: the page says so.
 
     Returns:
         RGB image of `PAGE_PX`.
@@ -68,7 +70,10 @@ def cine_page(
     t = frames[len(frames) // 2]
     page = _Sheet()
     page.line(name, TITLE)
-    page.line(f"frame {first_frame + t}, {dynamic_range_db:g} dB from black to white{_outlines(regions)}", TEXT, GREY)
+    shown = f"frame {first_frame + t} (the first is 0), {dynamic_range_db:g} dB from black to white"
+    page.line(f"{shown}, beams side by side" if beams else shown, TEXT, GREY)
+    if regions is not None:
+        page.line(_outlines(regions), TEXT, GREY)
     for most_lines in (9, 3, 2, 1):  # of an estimator
         below = _Sheet()
         below.table(document, most_lines)
@@ -156,12 +161,10 @@ def _ending_in_dots(line: str, font: Font, width_px: float) -> str:
     return line + " ..."
 
 
-def _outlines(regions: Regions | None) -> str:
-    if regions is None:
-        return ""
+def _outlines(regions: Regions) -> str:
     automatic = f" ({AUTOMATIC} regions)" if regions.origin == AUTOMATIC else ""
     faint = ", blue: faint region" if any(region.role == FAINT for region in regions.regions) else ""
-    return f"; green: tissue region, orange: haze region{faint}{automatic}"
+    return f"green: tissue region, orange: haze region{faint}{automatic}"
 
 
 class _Sheet:

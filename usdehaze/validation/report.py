@@ -16,6 +16,7 @@ from scipy import ndimage
 from usdehaze.decibels import db_to_grey
 from usdehaze.io.atomic import atomic
 from usdehaze.plain_text import cell
+from usdehaze.validation.evaluate import json_ready
 from usdehaze.validation.regions import AUTOMATIC, FAINT, GIVEN, Regions
 
 COLOURS = {"tissue": (64, 224, 96), "haze": (255, 160, 32), "faint": (80, 160, 255)}  # apart for the colour-blind, too
@@ -86,6 +87,8 @@ def summary_rows(document: dict[str, Any]) -> list[Row]:
         estimator = document["settings"]["estimators"].get(name, "")
         if "bias" in entry:
             estimator += f"; bias {_number(entry['bias']['input'])} before, {_number(entry['bias']['tissue'])} after"
+        if entry["n_frames"] < (n_frames := document["settings"]["n_frames"]):
+            estimator += f"; over {entry['n_frames']} of {n_frames} frames"
         before, after, delta = (_number(entry[part]) for part in ("input", "tissue", "delta"))
         interval = "-" if entry["ci95"] is None else " to ".join(_number(v) for v in entry["ci95"])
         rows.append(Row(name, before, after, delta, interval, "-" if p is None else f"{p:.2g}", estimator))
@@ -150,8 +153,8 @@ def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()
 
     Columns: cine, frame, metric, input, tissue, delta, pixels of tissue and haze, bins and bias (of input and output)
     and 95 % interval of delta of gCNR, where the regions came from, if there are any, and pixels of faint walls. Text
-    that a spreadsheet would take for a formula begins with an apostrophe. Whoever may not read the ``sources`` may not
-    read it.
+    that a spreadsheet would take for a formula begins with an apostrophe; what is not finite is left out, as in the
+    JSON. Whoever may not read the ``sources`` may not read it.
     """
     with atomic(path, True, sources) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -168,7 +171,7 @@ def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()
             "pixels_faint",
         ]
         writer.writerow(["cine", "frame", "metric", *columns, *extra])
-        for record in document["frames"]:
+        for record in map(json_ready, document["frames"]):
             pixels = record.get("n_pixels", {})
             origin = record.get("regions", GIVEN if pixels else "")
             for name, value in record.items():

@@ -152,18 +152,18 @@ def _groups(document: dict[str, Any], subject: Subject) -> Iterator[Any]:
     """The groups of measurements that hold any."""
     import highdicom
 
-    sr, frames = highdicom.sr, sorted({record["frame"] for record in document["frames"]})
-    before = [_reference(subject.source, [t + 1 for t in frames])]
-    after = [_reference(subject.derived, [t - subject.first_frame + 1 for t in frames])] if subject.derived else []
-    images = {"input": before, "tissue": after or before, "delta": before + after}
+    sr = highdicom.sr
     estimators = document["settings"]["estimators"]
-    automatic = document["settings"].get("regions", {}).get("origin") == AUTOMATIC
+    regions = document["settings"].get("regions", {})
+    automatic, margin_px = regions.get("origin") == AUTOMATIC, regions.get("margin_px")
+    eroded = [f"regions eroded by {margin_px:g} pixels"] if margin_px else []
     dehazing = sr.AlgorithmIdentification("usdehaze", subject.version, subject.made_with)
     measured: dict[tuple[str, str], list[Any]] = {}
     for name, entry in document["summary"].items():
         for part, values in _values(entry):
             measurements = measured.setdefault((_pixels_of(name), part), [])
-            algorithm = sr.AlgorithmIdentification(f"usdehaze {name}", usdehaze.__version__, [estimators[name]])
+            how = [estimators[name], *(eroded if _pixels_of(name) != "image" else [])]
+            algorithm = sr.AlgorithmIdentification(f"usdehaze {name}", usdehaze.__version__, how)
             for value, derivation in values:
                 measurements.append(
                     sr.Measurement(
@@ -180,6 +180,11 @@ def _groups(document: dict[str, Any], subject: Subject) -> Iterator[Any]:
                 name = _code(f"{words}_pixels", SCHEME, f"pixels of the region in a frame, {words}")
                 measured[role, part].append(sr.Measurement(name=name, value=count, unit=_code(*PIXELS)))
     for (pixels, part), measurements in sorted(measured.items()):
+        figures = {name for name in document["summary"] if _pixels_of(name) == pixels}
+        frames = sorted(record["frame"] for record in document["frames"] if figures & record.keys())
+        before = [_reference(subject.source, [t + 1 for t in frames])]
+        after = [_reference(subject.derived, [t - subject.first_frame + 1 for t in frames])] if subject.derived else []
+        images = {"input": before, "tissue": after or before, "delta": before + after}
         yield sr.MeasurementsAndQualitativeEvaluations(
             tracking_identifier=sr.TrackingIdentifier(generate_uid(prefix=None), f"{pixels}, {PARTS[part]}"),
             finding_type=_code(*FINDINGS[pixels]),

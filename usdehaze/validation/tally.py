@@ -103,6 +103,7 @@ class _Column:
         varied = self.values["tissue" if mean["delta"] is None else "delta"]
         interval = bootstrap_ci95(varied, [clusters[row] for row in self.rows])
         summary: dict[str, Any] = {**mean, "ci95": None if interval is None else list(interval)}
+        summary["n_frames"] = int(both.sum()) or max(int(np.isfinite(column).sum()) for column in values.values())
         if len(self.rows) == 1:
             summary["ci95"] = self.first_ci95
         if mean["delta"] is not None:

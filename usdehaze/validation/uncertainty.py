@@ -42,7 +42,7 @@ def gcnr_figures(
     lag at which the autocorrelation of its speckle (ranks less their local mean) falls below 1/e, so that blocks are
     nearly independent. Blocks are drawn with replacement, 1000 times, the same for input and output. A resample is
     biased once more than the figure it was drawn from, so its gCNR is corrected once for the interval of gCNR (and
-    is at least 0) and twice for that of corrected gCNR.
+    is at least 0) and twice for that of corrected gCNR. A region of a single block tells no spread: no interval.
 
     Args:
         before_db, after_db: ``(H, W)``, any monotone scale.
@@ -75,6 +75,9 @@ def gcnr_figures(
         correct(before.resamples, before.bias),
         correct(after.resamples, after.bias),
     )
+    if min(n_blocks) < 2:
+        for entry in (plain, corrected):
+            entry |= dict.fromkeys(("ci95", "input_ci95", "tissue_ci95"))
     return plain, corrected
 
 

@@ -29,12 +29,14 @@ class Region:
         role: "tissue", "haze" or "faint".
         mask: bool ``(1, H, W)``, the same in every frame it holds in, or ``(T, H, W)``; packed where there may be many.
         frames: indices of the frames it holds in.
+        cut: it was drawn beyond the frame, and holds what lies in it.
     """
 
     name: str
     role: str
     mask: np.ndarray | PackedMasks
     frames: frozenset[int] | range
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,20 @@ class Regions:
         return {role: of_role for role, of_role in names.items() if of_role or role in ROLES}
 
     def leaving(self, image: np.ndarray) -> list[str]:
-        """A sentence for every role whose regions leave the image, bool ``(H, W)``: what lies there is no echo."""
+        """A sentence for every role whose regions leave the image, bool ``(H, W)``: what lies there is no echo; for
+        every one that has no pixel; and for those that were drawn beyond the frame."""
         found = []
-        for role in self.names:
+        for role in filter(self.names.get, self.names):
             masks = (self.mask(role, frame) for frame in range(self.shape[0]))
-            share = max((float((~image[mask]).mean()) for mask in masks if mask.any()), default=0.0)
-            if share > MOST_OUTSIDE:
+            share = max((float((~image[mask]).mean()) for mask in masks if mask.any()), default=None)
+            if share is None:
+                eroded = f" once eroded by {self.margin_px:g} pixels" if self.margin_px else ""
+                found.append(f"Its {role} regions hold no pixel in these frames{eroded}.")
+            elif share > MOST_OUTSIDE:
                 percent = f"{100 * share:.0f} %"
                 found.append(f"Up to {percent} of the pixels of its {role} regions in a frame are outside the image.")
+            if any(region.cut for region in self.regions if region.role == role):
+                found.append(f"Its {role} regions reach beyond the frame: measured is what lies in it.")
         return found
 
     def mask(self, role: str, frame: int) -> np.ndarray:

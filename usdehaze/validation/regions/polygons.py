@@ -129,7 +129,7 @@ def _region(
     units = entry.get("units", units)
     if not isinstance(units, str) or units not in UNITS:
         raise InputError(path, f"{label} has units {json.dumps(units)[:80]}", '"px" (the default), "mm" or "m"')
-    metres = UNITS[units]
+    metres, cut = UNITS[units], False
     if metres is None:
         mask = _pixel_mask(path, label, polygon, shape[1:])
     else:
@@ -138,9 +138,17 @@ def _region(
             found = f"{label} is in physical units, but the scan has no pixel spacing"
             raise InputError(path, found, 'a polygon in "px"')
         mask = points_inside(polygon * metres, *known)
+        cut = _reaches_beyond(polygon * metres, known)
     if not mask.any():
         raise InputError(path, f"{label} holds no pixel centre", "a polygon around at least one pixel")
-    return Region(name, role, PackedMasks([mask], shape[1:]), frames)
+    return Region(name, role, PackedMasks([mask], shape[1:]), frames, cut)
+
+
+def _reaches_beyond(polygon: np.ndarray, known: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether corners ``(N, 2)`` lie more than a pixel outside the rectangle round pixels at x and z ``(H, W)``."""
+    steps = (np.ptp(axis) / max(1, n - 1) for axis, n in zip(known, known[0].shape[::-1], strict=True))
+    limits = [(axis.min() - step, axis.max() + step) for axis, step in zip(known, steps, strict=True)]
+    return any(bool(((at < low) | (at > high)).any()) for at, (low, high) in zip(polygon.T, limits, strict=True))
 
 
 def _check_names(path: Path, where: str, given: dict[str, Any], names: tuple[str, ...] = NAMES) -> None:
