@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import usdehaze
 from usdehaze.validation import metrics
 from usdehaze.validation.evaluate import evaluate_cine, metrics_document, truth_metrics, write_json
 from usdehaze.validation.regions import Region, Regions
@@ -66,6 +67,15 @@ def test_every_figure_has_its_estimator_beside_it(cine: Any) -> None:
         assert frame["gcnr"]["bins"] == (metrics.equiprobable_bins(388) if bins is None else in_frame)
         assert in_words in document["settings"]["estimators"]["gcnr"]
         assert set(document["settings"]["estimators"]) == set(document["summary"])
+        assert document["settings"]["usdehaze"] == usdehaze.__version__
+
+
+def test_no_figure_is_less_than_nothing(cine: Any) -> None:
+    frames, _, regions = cine
+    document = metrics_document(evaluate_cine("a", frames, frames.copy(), regions), None)
+    document["summary"]["gcnr"]["delta"] = -1e-9
+    rows = {row.name: row for row in summary_rows(document)}
+    assert rows["gcnr"].delta == rows["cnr"].delta == "0.000"
 
 
 def test_frames_of_one_cine_are_one_cluster(cine: Any) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+import usdehaze
 from usdehaze.validation import metrics
 from usdehaze.validation.regions import AUTOMATIC, AUTOMATIC_METHOD, FAINT, ROLES, Regions
 from usdehaze.validation.tally import Tally
@@ -256,6 +257,7 @@ def tallied_document(tally: Tally, bins: int | None, **settings: Any) -> dict[st
         "summary": summary,
         "frames": [],
         "settings": {
+            "usdehaze": usdehaze.__version__,
             "estimators": estimators,
             "gcnr_bins": "equiprobable" if bins is None else bins,
             "n_frames": n_records,

@@ -145,7 +145,7 @@ def regions_in_words(regions: dict[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else f"{round(value, 3) + 0.0:.3f}"  # no -0.000
 
 
 def write_csv(path: Path, document: dict[str, Any], sources: Iterable[Path] = ()) -> None:
