@@ -179,6 +179,21 @@ def test_intervals_and_paired_differences():
     assert metrics.paired({0: 1.0}, {0: 1.0}) is None
 
 
+def test_the_best_joint_sampler_is_that_of_the_images_that_all_have():
+    easy, hard = (
+        {"psnr_db": 30.0, "wall_s": 0.0, "solve_cpu_s": 0.0},
+        {"psnr_db": 20.0, "wall_s": 0.0, "solve_cpu_s": 0.0},
+    )
+    records = [
+        {"method": "pigdm", "figures": {"0": easy, "1": easy}},
+        {"method": "projection", "figures": {0: easy | {"psnr_db": 31.0}, 1: easy, 2: hard, 3: hard}},
+        {"method": "flow", "figures": {0: easy | {"psnr_db": 40.0}}},  # no joint sampler
+    ]
+    best = report.best_joint(records)
+    assert best is not None and best["method"] == "projection"
+    assert report.best_joint(records[2:]) is None
+
+
 def test_what_was_not_measured_says_so_beside_the_printed_figure():
     records = [{"method": "flow", "missing": "normflows is not installed"}]
     lines = report.table(EXPERIMENTS["faces-letters"], records)

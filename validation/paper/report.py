@@ -47,9 +47,11 @@ def summary(record: dict[str, Any], reference: dict[str, Any] | None) -> dict[st
 
 
 def best_joint(records: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The record of joint sampling with the highest mean PSNR."""
+    """The record of joint sampling with the highest mean PSNR, over the images that all of it have."""
     joint = [r for r in records if r["method"] in JOINT and r.get("figures")]
-    return max(joint, key=lambda r: np.mean([f["psnr_db"] for f in r["figures"].values()]), default=None)
+    psnr_db = {r["method"]: {int(i): f["psnr_db"] for i, f in r["figures"].items()} for r in joint}
+    shared = set.intersection(*map(set, psnr_db.values())) if joint else set()
+    return max(joint, key=lambda r: np.mean([psnr_db[r["method"]][i] for i in shared]), default=None)
 
 
 def table(experiment: Experiment, records: list[dict[str, Any]]) -> list[str]:
