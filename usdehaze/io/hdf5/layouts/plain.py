@@ -12,7 +12,7 @@ from dataclasses import replace
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.axes_beside import along_axes, tells_axis
+from usdehaze.io.axes_beside import tells_axis
 from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_text, walk
 from usdehaze.io.hdf5.layouts import channel
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
@@ -116,13 +116,16 @@ def _images(names: Iterable[str]) -> list[str]:
 
 def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredCine:
     stored = get_dataset(file, name, path)
-    cine = cells_of(file, stored, path, axes) if is_cell(stored) else frames_of(stored, path, LAYOUT, axes)
+    if is_cell(stored):
+        cine = cells_of(file, stored, path, axes)
+    else:
+        cine = frames_of(stored, path, LAYOUT, axes, axes_beside(file, stored, path))
     if cine.dtype.kind != "c" and (attribute(stored, "units") or attribute(stored, "unit")).lower() in _DECIBELS:
         cine = replace(cine, units="dB")
-    return with_times(along_axes(cine, _axes_beside(file, stored, path)), file, path)
+    return with_times(cine, file, path)
 
 
-def _axes_beside(file: h5py.File, dataset: h5py.Dataset, path: object) -> dict[str, tuple[int, ...]]:
+def axes_beside(file: h5py.File, dataset: h5py.Dataset, path: object) -> dict[str, tuple[int, ...]]:
     """Shapes of what may be the axes of the frames, in their group."""
     shapes, above = dict[str, tuple[int, ...]](), str(dataset.name).strip("/").rpartition("/")[0]
     group = get_group(file, above) if above else file["/"]
