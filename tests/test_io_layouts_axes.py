@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 from _scans import fan_frames, in_db, refused, speckled_fan, write
+from scipy.io import savemat
 
 import usdehaze as ud
 from usdehaze.errors import InputError
@@ -249,6 +250,30 @@ def test_that_the_usual_axis_of_frames_may_be_wrong_is_told(tmp_path):
     cine = ud.open_cine(write(tmp_path / "a.h5", {"x": frames.transpose(1, 2, 0)}), rectangle=True)
     note = next(note for note in cine.source.assumptions if note.startswith("Axes taken as THW, the usual order, "))
     assert note.settle == "--axes" and cine.frames.shape == (64, 48, 12)
+
+
+def test_parts_about_another_value_than_0_are_no_iq(tmp_path):
+    real, imaginary = np.random.default_rng(0).normal(2048, 300, size=(2, 3, 32, 40)).astype(np.uint16)
+    refused(
+        write(tmp_path / "a.h5", {"I": real, "Q": imaginary}), "2 datasets could be the frames: I (3, 32, 40) uint16"
+    )
+
+
+@pytest.mark.parametrize("name", ["grid", "coordinates"])
+def test_coordinates_alone_are_no_image(tmp_path, name):
+    grid = np.stack(np.meshgrid(np.arange(40), np.arange(32), [0.5]), axis=-1)[:, :, 0]
+    path = write(tmp_path / "a.h5", {"iq": np.ones((5, 32, 40, 2)), name: grid})
+    refused(path, "no numeric dataset that could be frames", "only iq (5, 32, 40, 2) float64")
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "mat"])
+def test_a_larger_array_beside_what_is_taken_is_told(tmp_path, kind):
+    save = {"npz": lambda path, parts: np.savez(path, **parts), "mat": savemat, "h5": write}[kind]
+    for shape in ((6, 2, 64, 48), (1, 2, 64, 48), (1, 2, 8, 8, 2)):
+        save(tmp_path / f"a.{kind}", {"x": still(1)[0], "volumes": np.zeros(shape, np.float32)})
+        options = {"dataset": "x"} if shape[0] == 1 and shape[2] == 64 else {}
+        notes = ud.open_cine(tmp_path / f"a.{kind}", rectangle=True, **options).source.assumptions
+        assert any(note.startswith("A larger array beside it was passed over") for note in notes) == (shape[0] == 6)
 
 
 def test_an_image_beside_iq_is_not_passed_over(tmp_path):

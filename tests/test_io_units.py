@@ -118,6 +118,21 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
+def test_iq_without_an_imaginary_part_is_rf(tmp_path):
+    carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
+    for dtype in (np.complex64, np.complex128):
+        with pytest.raises(InputError, match="I/Q without an imaginary part, and of both signs: RF; expected"):
+            read(tmp_path, (ECHOES * carrier).astype(dtype))
+    assert off(read(tmp_path, ECHOES.astype(np.complex128)), DB) < 1e-3  # an envelope, after all
+
+
+@pytest.mark.parametrize("angles", [1, 3])
+def test_that_an_envelope_may_be_power_is_told_by_its_speckle(tmp_path, angles):
+    echoes = np.sqrt(np.mean([speckled_fan(seed=seed) ** 2 for seed in range(angles)], axis=0))
+    told = [any("as that of power" in n for n in read(tmp_path, v).source.assumptions) for v in (echoes, echoes**2)]
+    assert told == [False, angles == 1]  # compounded speckle tells less
+
+
 def test_envelopes_in_integers_of_more_than_16_bits_are_envelopes(tmp_path):
     cine = read(tmp_path, np.rint(1e6 * ECHOES).astype(np.int32))
     assert cine.source.units == "envelope" and off(cine, DB) < 0.01

@@ -37,12 +37,14 @@ class Speckle:
             after log compression, 1 where it is multiplicative, as in an envelope, compounded or not.
         span: of the natural logarithm of the means, that the growth was found over.
         middle: median value over the largest ones, above the lowest; log compression lifts it.
+        deviation_db: like ``deviation``, of 20 log10 of the values where all of a block are above 0.
     """
 
     deviation: float = math.nan
     growth: float = math.nan
     span: float = math.nan
     middle: float = math.nan
+    deviation_db: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Survey:
         apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
             are from each other, or further.
         silent: there is -inf, the logarithm of no echo.
+        one_part: complex values have no imaginary part, and real ones of both signs.
     """
 
     low: float
@@ -79,6 +82,7 @@ class Survey:
     wraps: bool = False
     apart: float | None = None
     silent: bool = False
+    one_part: bool = False
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -94,12 +98,16 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         InputError: no finite value.
     """
     low, high, whole, at_floor, at_top, count, step = math.inf, -math.inf, True, 0, 0, 0, 0
-    variation, samples, silent = math.nan, [], False
+    variation, samples, silent, imaginary, negative = math.nan, [], False, 0.0, 0.0
     n_frames, origin = stored.shape[0], 0.0
     chosen = {*np.linspace(0, n_frames - 1, min(n_frames, FRAMES)).astype(int).tolist(), n_frames // 2}
     for index in range(n_frames):
         frame = stored.read(index)
-        frame = np.abs(frame) if stored.dtype.kind == "c" else frame
+        if stored.dtype.kind == "c":
+            parts = frame[np.isfinite(frame)]
+            imaginary = max(imaginary, float(np.abs(parts.imag).max(initial=0)))
+            negative = max(negative, float(-parts.real.min(initial=0)))
+            frame = np.abs(frame)
         values = frame[np.isfinite(frame)]
         silent = silent or (values.size < frame.size and bool(np.isneginf(frame).any()))
         if values.size == 0:
@@ -124,7 +132,8 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         raise InputError(path, f"{called(stored.dataset)} holds no finite value")
     floor_share = at_floor / count
     if not samples or low == high:
-        return Survey(low, high, whole, float(step) if whole else 0.0, floor_share, False, None, variation)
+        one_part, least = imaginary == 0 < negative, float(step) if whole else 0.0
+        return Survey(low, high, whole, least, floor_share, False, None, variation, one_part=one_part)
     background = _background(samples, low, high)
     undershoots = _undershoots(samples, low, high, background)
     return Survey(
@@ -191,7 +200,9 @@ def _speckle(samples: list[np.ndarray], low: float, high: float) -> Speckle:
     middle = float((np.median(values) - low) / (np.quantile(values, 0.9995) - low))
     usual = float(np.quantile(deviation, 0.4))
     seen = mean > DARK * (high - min(low, 0.0))
-    return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle)
+    above = blocks[(blocks > 0).all(axis=1)]
+    in_db = float(np.quantile((20 * np.log10(above)).std(axis=1), 0.4)) if len(above) else math.nan
+    return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle, in_db)
 
 
 def _growth(mean: np.ndarray, deviation: np.ndarray) -> tuple[float, float]:

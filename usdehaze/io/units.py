@@ -13,7 +13,7 @@ all <= 0, over 15 or more            dB, over more than 120 by their speckle alo
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
 anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
-both signs, or waves, about a value  refused: RF lines
+both signs, or waves, about a value  refused: RF lines; complex without an imaginary part, too
 ===================================  ==================================================================================
 """
 
@@ -41,6 +41,8 @@ ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
+POWER_DB = 1.4 * SPECKLE_DB  # between envelopes (at most 5.6 dB) and their squares (twice as much)
+_SQUARED = " It is as deep as that of power, the square of an envelope: if so, store its root."
 _NO_VALUE = "NaN where there is no value"
 
 
@@ -211,7 +213,8 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
         judged = high <= 1 or math.isfinite(speckle.deviation)  # by more than a few blocks
         additive = speckle.growth < ADDITIVE_GROWTH and speckle.span >= 0.5
         if survey.variation >= ENVELOPE_VARIATION and judged and not additive:
-            return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
+            note = f"{where} taken as an envelope before log compression, by their speckle."
+            return "envelope", note + _SQUARED * (speckle.deviation_db > POWER_DB)
         if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
             return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
     if stored.dtype.kind in "ui" and high > LARGEST_GREY:
@@ -255,6 +258,9 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
 
 
 def _amplitude(survey: Survey, path: object) -> Levels:
+    if survey.one_part:
+        found, expected = "I/Q without an imaginary part, and of both signs: RF", "complex I/Q"
+        raise InputError(path, found, expected, "store the analytic signal of beamformed lines; beamform channel data")
     if survey.low < 0 and not survey.undershoots:
         raise InputError(path, f"an envelope with negative values (down to {survey.low:g})", "values >= 0")
     if not survey.high > 0:

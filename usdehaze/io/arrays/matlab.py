@@ -62,10 +62,10 @@ class MatlabScan(StoredScan):
         shapes |= {name: (a.shape, f"{a.shape} {a.dtype}") for name, a in arrays.items()}
         frames = {name: words for name, (shape, words) in shapes.items() if frame_shaped(shape[::-1])}
         others = {name: words for name, (_, words) in shapes.items() if name not in frames}
+        sizes = {name: shape for name, (shape, _) in shapes.items()}
         notes: tuple[str, ...] = ()
         if wanted is None:
-            empty = [name for name, (shape, _) in shapes.items() if 0 in shape]
-            wanted, notes = choose(frames, others, self.path, empty=empty)
+            wanted, notes = choose(frames, others, self.path, sizes)
         if wanted not in shapes:
             raise InputError(self.path, f"no array {wanted!r}", f"one of {', '.join(list(shapes)[:8])}")
         if wanted not in arrays:
@@ -74,7 +74,6 @@ class MatlabScan(StoredScan):
         declared = variables.get(wanted, ((), ""))[1]
         dtype = np.dtype(declared) if declared in _NUMBERS and array.dtype.kind != "c" else None
         dataset: Any = ArrayDataset(wanted, array, matlab=True, dtype=dtype)
-        sizes = {name: shape for name, (shape, _) in shapes.items()}
         beside = {n: s for n, s in sizes.items() if n.rpartition("/")[0] == wanted.rpartition("/")[0]}
         cine = frames_of(dataset, self.path, "MAT-file", axes, beside)
 

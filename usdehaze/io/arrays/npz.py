@@ -42,8 +42,7 @@ class NpzScan(StoredScan):
             others = {name: shapes[name] for name in members if name not in frames}
             name, notes = self.reading.dataset, tuple[str, ...]()
             if name is None:
-                empty = [name for name, (shape, _) in members.items() if 0 in shape]
-                name, notes = choose(frames, others, self.path, empty=empty)
+                name, notes = choose(frames, others, self.path, {n: shape for n, (shape, _) in members.items()})
             if name not in members:
                 raise InputError(self.path, f"no array {name!r}", f"one of {', '.join(shapes)}")
             self._file = tempfile.TemporaryFile()

@@ -81,7 +81,7 @@ def _pairs(datasets: dict[str, h5py.Dataset]) -> list[tuple[str, str]]:
         if partner is None:
             continue
         real, imaginary = datasets[lower[name]], datasets[partner]
-        if real.shape == imaginary.shape and real.dtype.kind in imaginary.dtype.kind in "iuf":
+        if real.shape == imaginary.shape and real.dtype.kind == imaginary.dtype.kind and real.dtype.kind in "if":
             if real.shape and frame_shaped(real.shape):
                 found.append((lower[name], partner))
     return found
