@@ -93,6 +93,15 @@ def test_decibels_above_any_floor_keep_their_range(tmp_path, span, floor):
     assert cine.dynamic_range_db == span and off(cine, db) < STEP_DB
 
 
+@pytest.mark.parametrize("full_scale", [20_000, 60_000])
+def test_decibels_of_counts_few_of_which_are_below_one_are_no_grey_levels_that_shoot_over(tmp_path, full_scale):
+    rayleigh = np.hypot(*np.random.default_rng(0).normal(size=(2, 2, 160, 96)))
+    counts = 20 * np.log10(full_scale / 5 * rayleigh * 10 ** np.linspace(0, -3, 160)[:, None])
+    assert -20 < counts.min() < 0 and (counts < 0).mean() < 0.01
+    cine = read(tmp_path, counts, rectangle=True)
+    assert cine.source.units == "dB" and off(cine, np.clip(counts - counts.max(), -60, 0)) < 1e-3
+
+
 def test_whole_decibels_above_a_floor_are_no_grey_levels_up_to_255(tmp_path):
     for span in (50, 80):
         db = np.rint(in_db(ECHOES, span))

@@ -247,12 +247,12 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     span, deviation = survey.high - survey.low, survey.speckle.deviation
     if survey.low < SILENCE_DB and not survey.whole:
         return span <= 1000 and deviation < SPECKLE_DB * 1.5
-    if survey.undershoots or not MIN_DB <= span <= MAX_DB or (abs(survey.low) < 1 and 95 <= span <= 105):  # per cent
+    if not MIN_DB <= span <= MAX_DB or (abs(survey.low) < 1 and 95 <= span <= 105):  # per cent
         return False
     levels = grey_levels(dtype, survey)
     as_db = off_full_speckle(deviation)
     as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
-    if (survey.whole and levels.white != survey.high) or survey.background is None:
+    if (survey.whole and levels.white != survey.high) or survey.background is None or survey.undershoots:
         return as_db < 0.1 < as_grey
     return not as_grey < min(0.1, as_db)
 
