@@ -225,6 +225,14 @@ def test_frames_of_iq_that_are_alike_are_no_colours(tmp_path, order, n_frames):
     refused(path, f"make {n_frames} colour channels of I/Q; expected T", axes=order.replace("T", "C"))
 
 
+@pytest.mark.parametrize("order", ["THW", "HWT"])
+def test_frames_in_decibels_that_are_alike_are_no_colours(tmp_path, order):
+    frames = np.stack([in_db(speckled_fan(1))[0]] * 3)
+    stored = frames.transpose(["THW".index(letter) for letter in order])
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    assert cine.frames.shape == frames.shape and np.abs(cine.frames - frames).max() < 1e-3
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("order", ["THW", "TWH", "HWT", "WHT"])
 def test_axes_beside_unlike_frames_tell_which_axis_is_theirs(tmp_path, order, parts):

@@ -227,6 +227,8 @@ def _meaning(dataset: h5py.Dataset, axis: int, last: bool) -> str:
     if not _may_be_colours(dataset, [axis]):
         return "T"
     channels = _channels(dataset, axis)
+    if channels.min() < 0 >= channels.max():  # decibels
+        return "T"
     varied = np.ptp(channels, axis=(1, 2)) > 0
     if varied.any() and varied[:3].sum() < 2:  # frames that were never written; no image has one colour alone
         return "T"
