@@ -127,6 +127,17 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
+@pytest.mark.parametrize("speckle", [(2, 2), (6, 4)])
+def test_a_part_of_iq_is_no_image_however_coarse_its_speckle(tmp_path, dtype, speckle):
+    row, column = np.mgrid[:400, :128]
+    tissue = np.where(np.hypot(row - 220, 2.5 * (column - 64)) < 80, 0.02, 1) * np.where(row // 20 == 6, 9, 1)
+    part = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(3, 400, 128)) * tissue, (0, *speckle))
+    part *= (1 if dtype == np.float32 else np.iinfo(dtype).max) / np.abs(part).max()
+    with pytest.raises(InputError, match=r"both signs, .*store I/Q as complex numbers"):
+        read(tmp_path, part.astype(dtype))
+
+
 def test_iq_without_an_imaginary_part_is_rf(tmp_path):
     carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
     for dtype in (np.complex64, np.complex128):

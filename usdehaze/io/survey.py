@@ -23,6 +23,9 @@ DARK = 0.02  # of the range: too dark to judge speckle by
 WAVE_PIXELS = 512  # sides of what waves are sought in
 MOST_LAG = 32  # pixels of half a wave
 HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
+TAILS = np.array([0.01, 0.03, 0.1, 0.25])  # quantiles, those of the other side beside them
+LEAST_LEAN = 0.3  # of the range between two: how far its middle is off 0; 0.01 to 0.26 in parts of I/Q
+LONG_TAILS = 4.4  # range of the first over that of the last: 6 to 11 in parts of I/Q, more in images that lean, too
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -66,6 +69,8 @@ class Survey:
         apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
             are from each other, or further.
         silent: there is -inf, the logarithm of no echo.
+        about_zero: values lie as far below 0 as above, most of them close to it and few far off, as those of RF and of
+            either part of I/Q do, however coarse their speckle.
         one_part: complex values have no imaginary part, and real ones of both signs.
     """
 
@@ -83,6 +88,7 @@ class Survey:
     apart: float | None = None
     silent: bool = False
     one_part: bool = False
+    about_zero: bool = False
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -150,6 +156,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         stored.dtype == np.int8 and _wraps(samples),
         _apart(samples, {low: floor_share, high: at_top / count}),
         silent,
+        about_zero=low < 0 < high and _about_zero(samples),
     )
 
 
@@ -289,6 +296,14 @@ def _oscillates(samples: list[np.ndarray]) -> bool:
     if len(blocks) == 0:
         return False
     return float(np.quantile(np.abs(blocks.mean(axis=1)) / deviation, 0.8)) < 0.5
+
+
+def _about_zero(samples: list[np.ndarray]) -> bool:
+    """See `Survey.about_zero`; by quantiles."""
+    values = _numbers(samples)
+    below, above = (np.quantile(values, at) for at in (TAILS, 1 - TAILS))
+    off = float((np.abs(above + below) / np.maximum(above - below, 1e-12 * np.ptp(values))).max())
+    return off < LEAST_LEAN and above[0] - below[0] > LONG_TAILS * (above[-1] - below[-1])
 
 
 def _waves(samples: list[np.ndarray]) -> bool:

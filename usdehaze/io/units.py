@@ -199,13 +199,14 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at least {MIN_DB:g} dB",
             "store 20 log10 of the envelope, or NaN where there is no value",
         )
-    if survey.oscillates or (low < 0 < high and _is_rf(survey)):
+    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(survey)):
         of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
         raise InputError(
             path,
             f"{called(stored.dataset)} holds {of_rf}, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
-            "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
+            "store I/Q as complex numbers; RF and channel data must be beamformed first; in Python, units='dB' takes "
+            "the largest value as full scale",
         )
     where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
     if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
