@@ -246,6 +246,12 @@ def test_axes_beside_unlike_frames_tell_which_axis_is_theirs(tmp_path, order, pa
     assert (told in cine.source.assumptions) == (order != "THW")
 
 
+def test_axes_beside_what_is_no_cine_do_not_matter(tmp_path):
+    iq = np.random.default_rng(0).normal(size=(12, 64, 48, 3, 2)) @ [1, 1j]  # three angles of transmission
+    path = write(tmp_path / "a.h5", {"iq": iq, "x": np.arange(48.0), "z": np.arange(64.0)})
+    refused(path, "'iq' has shape (12, 64, 48, 3); expected frames (T, H, W) or (H, W)")
+
+
 def test_lengths_of_axes_do_not_make_columns_of_frames_that_are_alike(tmp_path):
     angles = still(12, 64, 48)  # an image an angle, all much alike
     cine = ud.open_cine(write(tmp_path / "a.h5", {"x": angles, "angles": np.arange(12.0), "z": np.arange(64.0)}))

@@ -35,7 +35,7 @@ def by_lengths(
         for words in (_DOWN, _ACROSS)
     )
     free = [letter for letter in "HWT" if letter in order and letter not in certain]
-    if len(down) != 1 or len(across) != 1 or down == across:
+    if not order or len(down) != 1 or len(across) != 1 or down == across:
         return order
     for others in permutations(free):
         told = order | {letter: order[other] for letter, other in zip(free, others, strict=True)}
