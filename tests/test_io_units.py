@@ -127,6 +127,46 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
 
 
+def phantom(kind="even", n_frames=3, height=400, width=128):
+    """``(T, H, W)`` I/Q of coarse speckle, 1 the largest: an even phantom, one with a cyst, or attenuated."""
+    row, column = np.mgrid[:height, :width]
+    parts = np.random.default_rng(0).normal(size=(2, n_frames, height, width))
+    parts *= {
+        "even": 1,
+        "cyst": np.where(np.hypot(row - 200, 3 * (column - 64)) < 60, 1e-3, 1),
+        "attenuated": 10 ** (-2.5 * row / height),
+    }[kind]
+    iq = np.einsum("i...,i", ndimage.gaussian_filter(parts, (0, 0, 3, 1.5)), [1, 1j])
+    return iq / np.abs(iq).max()
+
+
+@pytest.mark.parametrize("kind", ["even", "cyst", "attenuated"])
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.float32])
+def test_an_envelope_of_coarse_speckle_is_one_in_any_type(tmp_path, kind, dtype):
+    envelope = np.abs(phantom(kind)) * 30_000
+    cine = read(tmp_path, envelope.astype(dtype), rectangle=True)
+    assert cine.source.units == "envelope"
+    bright = envelope > 300
+    assert np.abs(cine.frames - 20 * np.log10(envelope / 30_000))[bright].max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["even", "attenuated"])
+@pytest.mark.parametrize("largest", [0, 88])
+@pytest.mark.parametrize("least", [0, 1e-12, 1e-3])
+def test_decibels_that_are_not_clipped_are_decibels_of_coarse_speckle_too(tmp_path, kind, largest, least):
+    stored = 20 * np.log10(np.abs(phantom(kind)) + least) + largest  # as many write it, so that no echo is a number
+    cine = read(tmp_path, stored, rectangle=True)
+    assert cine.source.units == "dB" and off(cine, np.clip(stored - largest, -60, 0)) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["even", "cyst"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
+def test_a_part_of_iq_of_an_even_phantom_is_no_image(tmp_path, kind, dtype):
+    part = phantom(kind).real * (1 if dtype == np.float32 else np.iinfo(dtype).max)
+    with pytest.raises(InputError, match=r"both signs, .*store I/Q as complex numbers"):
+        read(tmp_path, part.astype(dtype))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
 @pytest.mark.parametrize("speckle", [(2, 2), (6, 4)])
 def test_a_part_of_iq_is_no_image_however_coarse_its_speckle(tmp_path, dtype, speckle):

@@ -24,8 +24,9 @@ WAVE_PIXELS = 512  # sides of what waves are sought in
 MOST_LAG = 32  # pixels of half a wave
 HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
 TAILS = np.array([0.01, 0.03, 0.1, 0.25])  # quantiles, those of the other side beside them
-LEAST_LEAN = 0.3  # of the range between two: how far its middle is off 0; 0.01 to 0.26 in parts of I/Q
-LONG_TAILS = 4.4  # range of the first over that of the last: 6 to 11 in parts of I/Q, more in images that lean, too
+# how far the middle of two is off 0, of their range, and the range of the first over that of the last: 0.01 to 0.26 and
+# 6 to 11 in parts of I/Q, of one brightness up to 0.06 and 3.4; images whose tails are as long are off by 0.4 or more
+LEANS = ((0.3, 4.4), (0.08, 3.0))
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -61,7 +62,7 @@ class Survey:
         floor_share: share of values that equal ``low``.
         undershoots: values below 0 are what resampling leaves of an image that had none.
         background: the value that at least a twentieth of all pixels have, or None.
-        variation: see `speckle_variation`; of the middle frame.
+        variation: see `speckle_variation`; of the middle frame, NaN of complex data.
         speckle: see `Speckle`.
         wraps: bytes are smoother without their sign.
         oscillates: it looks like beamformed RF: about zero everywhere, however bright, or about another value from
@@ -130,7 +131,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         whole = whole and max(abs(low), abs(high)) < 2**53 and bool(np.all(values == np.rint(values)))
         if whole and step != 1:
             step = math.gcd(step, int(np.gcd.reduce((values.astype(np.float64) - origin).astype(np.int64))))
-        if index == n_frames // 2 and stored.dtype.kind == "f":
+        if index == n_frames // 2 and stored.dtype.kind != "c":
             variation = speckle_variation(frame)
         if index in chosen and stored.dtype.kind != "c":
             samples.append(_cut(frame).astype(np.float64))
@@ -303,7 +304,8 @@ def _about_zero(samples: list[np.ndarray]) -> bool:
     values = _numbers(samples)
     below, above = (np.quantile(values, at) for at in (TAILS, 1 - TAILS))
     off = float((np.abs(above + below) / np.maximum(above - below, 1e-12 * np.ptp(values))).max())
-    return off < LEAST_LEAN and above[0] - below[0] > LONG_TAILS * (above[-1] - below[-1])
+    length = float((above[0] - below[0]) / max(above[-1] - below[-1], 1e-12 * np.ptp(values)))
+    return any(off < lean and length > tails for lean, tails in LEANS)
 
 
 def _waves(samples: list[np.ndarray]) -> bool:

@@ -8,7 +8,7 @@ stored values                        taken as
 ===================================  ==================================================================================
 complex                              I/Q; its envelope, 0 dB at the largest value of the dataset
 uint8                                "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
-all <= 0, over 15 or more            dB, over more than 120 by their speckle alone; ``-inf`` is the floor
+all <= 0 (to 0.2 %), over 15 or more dB, over more than 120 by their speckle alone; ``-inf`` is the floor
 -inf beside 20 or more               dB
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
@@ -26,7 +26,7 @@ import numpy as np
 
 from usdehaze import decibels
 from usdehaze.errors import InputError
-from usdehaze.io.levels import DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
+from usdehaze.io.levels import ABOVE_0_DB, DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
 from usdehaze.io.names import called
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -179,7 +179,7 @@ def _without(stored: StoredCine, missing: float) -> StoredCine:
 def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
     """Units, and the sentence that says so."""
     low, high = survey.low, survey.high
-    if high <= 0 and high - low >= MIN_DB - 5:
+    if high <= ABOVE_0_DB * (high - low) and high - low >= MIN_DB - 5:
         if high - low <= MAX_DB:
             return "dB", "Values <= 0 taken as dB."
         if survey.speckle.deviation < SPECKLE_DB * 1.5:
@@ -253,7 +253,10 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     levels = grey_levels(dtype, survey)
     as_db = off_full_speckle(deviation)
     as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
-    if (survey.whole and levels.white != survey.high) or survey.background is None or survey.undershoots:
+    by_chance = levels.white == survey.high and not survey.whole
+    endless = by_chance and survey.background is None and survey.floor_share < 0.001  # as logarithms, down to any floor
+    without_floor = survey.background is None or survey.undershoots
+    if (survey.whole and levels.white != survey.high) or (without_floor and not endless):
         return as_db < 0.1 < as_grey
     return not as_grey < min(0.1, as_db)
 
