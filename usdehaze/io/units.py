@@ -253,8 +253,9 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     levels = grey_levels(dtype, survey)
     as_db = off_full_speckle(deviation)
     as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
-    by_chance = levels.white == survey.high and not survey.whole
+    speckle, by_chance = survey.speckle, levels.white == survey.high and not survey.whole
     endless = by_chance and survey.background is None and survey.floor_share < 0.001  # as logarithms, down to any floor
+    endless = endless and deviation < SPECKLE_DB * 1.2 and not speckle.growth >= ENVELOPE_GROWTH
     without_floor = survey.background is None or survey.undershoots
     if (survey.whole and levels.white != survey.high) or (without_floor and not endless):
         return as_db < 0.1 < as_grey
