@@ -39,6 +39,7 @@ ENVELOPE_GROWTH = 0.8  # between log-compressed images (0.05 to 0.75 in real one
 ENVELOPE_SPAN = 1.0
 ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
+MIDDLE_OF_RF = 0.6  # between RF (0.45 to 0.55) and most logarithms
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
 POWER_DB = 1.4 * SPECKLE_DB  # between envelopes (at most 5.6 dB) and their squares (twice as much)
@@ -199,7 +200,7 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at least {MIN_DB:g} dB",
             "store 20 log10 of the envelope, or NaN where there is no value",
         )
-    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(survey)):
+    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(stored.dtype, survey)):
         of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
         raise InputError(
             path,
@@ -235,10 +236,12 @@ def _has_lost_its_sign(dtype: np.dtype, survey: Survey) -> bool:
     return dtype == np.int8 and survey.background == 0 and min(-survey.low, survey.high) > 64 and survey.wraps
 
 
-def _is_rf(survey: Survey) -> bool:
+def _is_rf(dtype: np.dtype, survey: Survey) -> bool:
     """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
     if survey.background is not None or survey.whole or survey.undershoots:
         return False
+    if survey.speckle.middle > MIDDLE_OF_RF and _is_above_a_floor(dtype, survey):
+        return False  # logarithms, whose lowest values lie far below
     symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images
     return not (symmetric or off_full_speckle(survey.speckle.deviation) < 0.15)
 
