@@ -8,6 +8,7 @@ import os
 import pickle
 import struct
 import tempfile
+import tracemalloc
 import zipfile
 
 import h5py
@@ -104,6 +105,17 @@ def test_npz_without_room_to_unpack_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
     monkeypatch.setattr(tempfile, "tempdir", "/scratch")
     refused(tmp_path / "a.npz", "cannot be unpacked into /scratch (No space left on device)", "TMPDIR")
+
+
+def test_what_is_far_too_large_is_refused_before_it_is_read(tmp_path):
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (9, 6000, 6000), }".ljust(117) + b"\n"
+    with open(tmp_path / "a.npy", "wb") as file:
+        file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)
+        file.truncate(file.tell() + 9 * 6000 * 6000)
+    tracemalloc.start()
+    refused(tmp_path / "a.npy", "frames of 6000 x 6000")
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
 
 
 def test_npy_that_cannot_be_frames(tmp_path):

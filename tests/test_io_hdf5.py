@@ -281,6 +281,13 @@ def test_times_are_those_beside_the_frames_whose_unit_is_clear(tmp_path, name, v
     assert sum("rame times" in note for note in cine.source.assumptions) == 1
 
 
+def test_attributes_that_hold_nothing_say_nothing(tmp_path):
+    path = write(tmp_path / "a.h5", {"x": fan_frames()}, format=h5py.Empty("S1"), fps=h5py.Empty("f8"))
+    with h5py.File(path, "r+") as file:
+        file["x"].attrs["units"] = h5py.Empty("S1")  # as netCDF writes ""
+    assert ud.open_cine(path).source.units == "8-bit"
+
+
 def test_times_of_all_frames_tell_more_than_a_rate(tmp_path):
     path = write(tmp_path / "a.h5", {"frames": fan_frames(4), "frame_rate": 30.0, "timestamps_s": STEPS_S})
     np.testing.assert_allclose(ud.open_cine(path).frame_times_s, STEPS_S, atol=1e-9)

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 from _scans import fan_frames, in_db, refused, speckled_fan, write
+from scipy.io import savemat
 
 import usdehaze as ud
 from usdehaze.errors import InputError
@@ -187,6 +188,106 @@ def test_a_real_and_an_imaginary_dataset_are_iq_together(tmp_path, names):
     envelope = np.hypot(real, imaginary)
     assert np.abs(cine.frames - np.clip(20 * np.log10(envelope / envelope.max()), -60, 0)).max() < 1e-3
     assert cine.source.layout == "I/Q in two datasets"
+
+
+def beating(n_frames=24, height=60, width=40):
+    """``(T, H, W)`` I/Q: speckle that stays where it is, its phase turning, and an echo over all of it that moves."""
+    rng = np.random.default_rng(0)
+    speckle = (rng.normal(size=(height, width)) + 1j * rng.normal(size=(height, width))) * np.linspace(1, 9, width)
+    row, column = np.mgrid[:height, :width]
+    frames = []
+    for index in range(n_frames):
+        angle = 2 * np.pi * index / n_frames
+        off = np.hypot(row - 30 - 20 * np.cos(angle), column - 20 - 12 * np.sin(angle))
+        frames.append(speckle * np.exp(1j * index) + 300 * np.exp(-(off**2) / 8))
+    return np.stack(frames)
+
+
+@pytest.mark.parametrize("order", ["THW", "HWT"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_frames_of_iq_are_found_by_its_envelope_however_bright_an_echo_is_that_moves(tmp_path, order, parts):
+    iq = beating()
+    stored = iq.transpose(["THW".index(letter) for letter in order])
+    named = {"iq": stored} if parts == 1 else {"I": stored.real, "Q": stored.imag}
+    cine = ud.open_cine(write(tmp_path / "a.h5", named), rectangle=True)
+    expected = np.clip(20 * np.log10(np.abs(iq) / np.abs(iq).max()), -60, 0)
+    assert cine.frames.shape == iq.shape and np.abs(cine.frames - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("n_frames", [3, 4])
+@pytest.mark.parametrize("order", ["THW", "HWT"])
+def test_frames_of_iq_that_are_alike_are_no_colours(tmp_path, order, n_frames):
+    iq = np.stack([beating()[0]] * n_frames)
+    path = write(tmp_path / "a.h5", {"iq": iq.transpose(["THW".index(letter) for letter in order])})
+    cine = ud.open_cine(path, rectangle=True)
+    expected = np.clip(20 * np.log10(np.abs(iq) / np.abs(iq).max()), -60, 0)
+    assert cine.frames.shape == iq.shape and np.abs(cine.frames - expected).max() < 1e-3
+    refused(path, f"make {n_frames} colour channels of I/Q; expected T", axes=order.replace("T", "C"))
+
+
+@pytest.mark.parametrize("order", ["THW", "HWT"])
+def test_frames_in_decibels_that_are_alike_are_no_colours(tmp_path, order):
+    frames = np.stack([in_db(speckled_fan(1))[0]] * 3)
+    stored = frames.transpose(["THW".index(letter) for letter in order])
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": stored}))
+    assert cine.frames.shape == frames.shape and np.abs(cine.frames - frames).max() < 1e-3
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("order", ["THW", "TWH", "HWT", "WHT"])
+def test_axes_beside_unlike_frames_tell_which_axis_is_theirs(tmp_path, order, parts):
+    iq = np.random.default_rng(0).normal(size=(24, 60, 40, 2)) @ [1, 1j]
+    stored = iq.transpose(["THW".index(letter) for letter in order])
+    named = {"iq": stored} if parts == 1 else {"I": stored.real, "Q": stored.imag}
+    cine = ud.open_cine(write(tmp_path / "a.h5", {**named, "x": np.arange(40.0), "z": np.arange(60.0)}), rectangle=True)
+    expected = np.clip(20 * np.log10(np.abs(iq) / np.abs(iq).max()), -60, 0)
+    assert cine.frames.shape == iq.shape and np.abs(cine.frames - expected).max() < 1e-3
+    told = f"Axes taken as {order}, by the lengths of the axes beside them."
+    assert (told in cine.source.assumptions) == (order != "THW")
+
+
+def test_axes_beside_what_is_no_cine_do_not_matter(tmp_path):
+    iq = np.random.default_rng(0).normal(size=(12, 64, 48, 3, 2)) @ [1, 1j]  # three angles of transmission
+    path = write(tmp_path / "a.h5", {"iq": iq, "x": np.arange(48.0), "z": np.arange(64.0)})
+    refused(path, "'iq' has shape (12, 64, 48, 3); expected frames (T, H, W) or (H, W)")
+
+
+def test_lengths_of_axes_do_not_make_columns_of_frames_that_are_alike(tmp_path):
+    angles = still(12, 64, 48)  # an image an angle, all much alike
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": angles, "angles": np.arange(12.0), "z": np.arange(64.0)}))
+    assert np.abs(cine.frames - expected(angles)).max() < 1e-4
+
+
+def test_that_the_usual_axis_of_frames_may_be_wrong_is_told(tmp_path):
+    rng = np.random.default_rng(0)
+    frames = np.clip(rng.normal(130, 20, (64, 48)) + rng.normal(0, 28, (12, 64, 48)), 0, 255).astype(np.uint8)
+    cine = ud.open_cine(write(tmp_path / "a.h5", {"x": frames.transpose(1, 2, 0)}), rectangle=True)
+    note = next(note for note in cine.source.assumptions if note.startswith("Axes taken as THW, the usual order, "))
+    assert note.settle == "--axes" and cine.frames.shape == (64, 48, 12)
+
+
+def test_parts_about_another_value_than_0_are_no_iq(tmp_path):
+    real, imaginary = np.random.default_rng(0).normal(2048, 300, size=(2, 3, 32, 40)).astype(np.uint16)
+    refused(
+        write(tmp_path / "a.h5", {"I": real, "Q": imaginary}), "2 datasets could be the frames: I (3, 32, 40) uint16"
+    )
+
+
+@pytest.mark.parametrize("name", ["grid", "coordinates"])
+def test_coordinates_alone_are_no_image(tmp_path, name):
+    grid = np.stack(np.meshgrid(np.arange(40), np.arange(32), [0.5]), axis=-1)[:, :, 0]
+    path = write(tmp_path / "a.h5", {"iq": np.ones((5, 32, 40, 2)), name: grid})
+    refused(path, "no numeric dataset that could be frames", "only iq (5, 32, 40, 2) float64")
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "mat"])
+def test_a_larger_array_beside_what_is_taken_is_told(tmp_path, kind):
+    save = {"npz": lambda path, parts: np.savez(path, **parts), "mat": savemat, "h5": write}[kind]
+    for shape in ((6, 2, 64, 48), (1, 2, 64, 48), (1, 2, 8, 8, 2)):
+        save(tmp_path / f"a.{kind}", {"x": still(1)[0], "volumes": np.zeros(shape, np.float32)})
+        options = {"dataset": "x"} if shape[0] == 1 and shape[2] == 64 else {}
+        notes = ud.open_cine(tmp_path / f"a.{kind}", rectangle=True, **options).source.assumptions
+        assert any(note.startswith("A larger array beside it was passed over") for note in notes) == (shape[0] == 6)
 
 
 def test_an_image_beside_iq_is_not_passed_over(tmp_path):

@@ -124,3 +124,13 @@ def test_channel_data_alone_are_refused_with_advice(tmp_path):
         file["channel_data"].attrs["class"] = "uff.channel_data"
     with pytest.raises(InputError, match=r"holds channel data only \(USTB UFF\).*beamform it first"):
         ud.open_cine(tmp_path / "a.uff")
+
+
+@pytest.mark.parametrize("azimuths", [np.rad2deg(ANGLES), np.where(np.arange(N_X) == 9, np.nan, ANGLES), 0 * ANGLES])
+def test_positions_that_are_not_used_leave_the_image_as_it_lies(tmp_path, azimuths):
+    values, path = iq(), uff(tmp_path / "a.uff", iq(), positions=False)
+    with h5py.File(path, "r+") as file:
+        file["b_data/scan/azimuth_axis"][:, 0] = azimuths
+    cine = ud.open_cine(path, rectangle=True)
+    assert np.abs(cine.frames - log_compress(np.abs(values), 60)).max() < 1e-3
+    assert any(note.startswith("Pixel positions in the file fit neither") for note in cine.source.assumptions)

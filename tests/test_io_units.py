@@ -93,6 +93,15 @@ def test_decibels_above_any_floor_keep_their_range(tmp_path, span, floor):
     assert cine.dynamic_range_db == span and off(cine, db) < STEP_DB
 
 
+@pytest.mark.parametrize("full_scale", [20_000, 60_000])
+def test_decibels_of_counts_few_of_which_are_below_one_are_no_grey_levels_that_shoot_over(tmp_path, full_scale):
+    rayleigh = np.hypot(*np.random.default_rng(0).normal(size=(2, 2, 160, 96)))
+    counts = 20 * np.log10(full_scale / 5 * rayleigh * 10 ** np.linspace(0, -3, 160)[:, None])
+    assert -20 < counts.min() < 0 and (counts < 0).mean() < 0.01
+    cine = read(tmp_path, counts, rectangle=True)
+    assert cine.source.units == "dB" and off(cine, np.clip(counts - counts.max(), -60, 0)) < 1e-3
+
+
 def test_whole_decibels_above_a_floor_are_no_grey_levels_up_to_255(tmp_path):
     for span in (50, 80):
         db = np.rint(in_db(ECHOES, span))
@@ -116,6 +125,76 @@ def test_rf_is_refused_and_says_what_to_do(tmp_path, dtype):
     scale = 1 if dtype == np.float32 else np.iinfo(dtype).max
     with pytest.raises(InputError, match=r"both signs, .*RF and channel data must be beamformed first"):
         read(tmp_path, (ECHOES * carrier * scale).astype(dtype))
+
+
+def phantom(kind="even", n_frames=3, height=400, width=128):
+    """``(T, H, W)`` I/Q of coarse speckle, 1 the largest: an even phantom, one with a cyst, or attenuated."""
+    row, column = np.mgrid[:height, :width]
+    parts = np.random.default_rng(0).normal(size=(2, n_frames, height, width))
+    parts *= {
+        "even": 1,
+        "cyst": np.where(np.hypot(row - 200, 3 * (column - 64)) < 60, 1e-3, 1),
+        "attenuated": 10 ** (-2.5 * row / height),
+    }[kind]
+    iq = np.einsum("i...,i", ndimage.gaussian_filter(parts, (0, 0, 3, 1.5)), [1, 1j])
+    return iq / np.abs(iq).max()
+
+
+@pytest.mark.parametrize("kind", ["even", "cyst", "attenuated"])
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.float32])
+def test_an_envelope_of_coarse_speckle_is_one_in_any_type(tmp_path, kind, dtype):
+    envelope = np.abs(phantom(kind)) * 30_000
+    cine = read(tmp_path, envelope.astype(dtype), rectangle=True)
+    assert cine.source.units == "envelope"
+    bright = envelope > 300
+    assert np.abs(cine.frames - 20 * np.log10(envelope / 30_000))[bright].max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["even", "attenuated"])
+@pytest.mark.parametrize(("largest", "least"), [(0, 0), (0, 1e-12), (0, 1e-3), (88, 0), (88, 1e-12), (40, 0)])
+def test_decibels_that_are_not_clipped_are_decibels_of_coarse_speckle_too(tmp_path, kind, largest, least):
+    stored = 20 * np.log10(np.abs(phantom(kind)) + least) + largest  # as many write it, so that no echo is a number
+    cine = read(tmp_path, stored, rectangle=True)
+    assert cine.source.units == "dB" and off(cine, np.clip(stored - largest, -60, 0)) < 0.01
+
+
+@pytest.mark.parametrize(("kind", "power"), [("even", 0.3), ("attenuated", 0.3), ("cyst", 0.5)])
+def test_other_compressions_over_as_wide_a_range_are_no_decibels(tmp_path, kind, power):
+    assert read(tmp_path, 90 * np.abs(phantom(kind)) ** power, rectangle=True).source.units == "grey"
+
+
+@pytest.mark.parametrize("kind", ["even", "cyst"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
+def test_a_part_of_iq_of_an_even_phantom_is_no_image(tmp_path, kind, dtype):
+    part = phantom(kind).real * (1 if dtype == np.float32 else np.iinfo(dtype).max)
+    with pytest.raises(InputError, match=r"both signs, .*store I/Q as complex numbers"):
+        read(tmp_path, part.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
+@pytest.mark.parametrize("speckle", [(2, 2), (6, 4)])
+def test_a_part_of_iq_is_no_image_however_coarse_its_speckle(tmp_path, dtype, speckle):
+    row, column = np.mgrid[:400, :128]
+    tissue = np.where(np.hypot(row - 220, 2.5 * (column - 64)) < 80, 0.02, 1) * np.where(row // 20 == 6, 9, 1)
+    part = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(3, 400, 128)) * tissue, (0, *speckle))
+    part *= (1 if dtype == np.float32 else np.iinfo(dtype).max) / np.abs(part).max()
+    with pytest.raises(InputError, match=r"both signs, .*store I/Q as complex numbers"):
+        read(tmp_path, part.astype(dtype))
+
+
+def test_iq_without_an_imaginary_part_is_rf(tmp_path):
+    carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
+    for dtype in (np.complex64, np.complex128):
+        with pytest.raises(InputError, match="I/Q without an imaginary part, and of both signs: RF; expected"):
+            read(tmp_path, (ECHOES * carrier).astype(dtype))
+    assert off(read(tmp_path, ECHOES.astype(np.complex128)), DB) < 1e-3  # an envelope, after all
+
+
+@pytest.mark.parametrize("angles", [1, 3])
+def test_that_an_envelope_may_be_power_is_told_by_its_speckle(tmp_path, angles):
+    echoes = np.sqrt(np.mean([speckled_fan(seed=seed) ** 2 for seed in range(angles)], axis=0))
+    told = [any("as that of power" in n for n in read(tmp_path, v).source.assumptions) for v in (echoes, echoes**2)]
+    assert told == [False, angles == 1]  # compounded speckle tells less
 
 
 def test_envelopes_in_integers_of_more_than_16_bits_are_envelopes(tmp_path):

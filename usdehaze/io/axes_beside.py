@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from itertools import permutations
 from math import prod
-
-from usdehaze.io.stored_cine import StoredCine, turned
 
 BY_LENGTHS = ", by the lengths of the axes beside them"
 _DOWN = {"z", "depth", "depths", "axial", "r", "radius", "range"}
@@ -20,23 +18,30 @@ def tells_axis(name: str) -> bool:
     return _word(name) in _DOWN | _ACROSS
 
 
-def along_axes(cine: StoredCine, shapes: Mapping[str, tuple[int, ...]]) -> StoredCine:
-    """Frames whose rows and columns were guessed, turned where depths beside them are as many as their columns, and
-    places across as many as their rows: `x` is 128 long and `z` 500, say, of an image of 128 x 500.
+def by_lengths(
+    order: dict[str, int], shape: tuple[int, ...], beside: Mapping[str, tuple[int, ...]], certain: str = ""
+) -> dict[str, int]:
+    """Axes of an image or a cine as they were guessed, with rows along the axis that is as long as depths beside them,
+    and columns along the one that is as long as places across: `x` is 128 long and `z` 500, say, of 128 x 500 x 40.
 
     Args:
-        cine: the frames.
-        shapes: of arrays beside them, by name or path.
+        order: axis of each letter of "THWC", as guessed.
+        shape: of the array.
+        beside: shapes of arrays beside it, by name or path.
+        certain: letters whose axes are no guess.
     """
     down, across = (
-        {prod(shape) for name, shape in shapes.items() if _word(name) in words and 1 < prod(shape) == max(shape)}
+        {prod(shape) for name, shape in beside.items() if _word(name) in words and 1 < prod(shape) == max(shape)}
         for words in (_DOWN, _ACROSS)
     )
-    _, height, width = cine.shape
-    if not cine.guessed_axes or height == width or (down, across) != ({width}, {height}):
-        return cine
-    order = cine.guessed_axes.translate(str.maketrans("HW", "WH"))
-    return replace(turned(cine), guessed_axes=order, axes_because=BY_LENGTHS)
+    free = [letter for letter in "HWT" if letter in order and letter not in certain]
+    if not order or len(down) != 1 or len(across) != 1 or down == across:
+        return order
+    for others in permutations(free):
+        told = order | {letter: order[other] for letter, other in zip(free, others, strict=True)}
+        if {shape[told["H"]]} == down and {shape[told["W"]]} == across:
+            return told
+    return order
 
 
 def _word(name: str) -> str:

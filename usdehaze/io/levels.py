@@ -14,6 +14,7 @@ BY_LEVELS = "--levels BLACK:WHITE"
 FULL_SCALES = (255.0, 4095.0, 65535.0)  # of whole numbers
 USUAL = ((0.0, 1.0), (0.0, 100.0), *((0.0, scale) for scale in FULL_SCALES), (-1.0, 1.0), (-0.5, 0.5), (-128.0, 127.0))
 UNDER, OVER = 0.08, 0.05  # of the range: how far the largest value may miss a usual full scale
+ABOVE_0_DB = 0.002  # of the range: as far as a small number beside the envelope lifts the largest value, in decibels
 MIN_USED = 0.25  # share of a full scale of whole numbers that an image reaches
 
 
@@ -67,7 +68,7 @@ def decibel_levels(survey: Survey, range_db: float | None) -> Levels:
     """
     low, high = survey.low, survey.high
     clipped = survey.floor_share >= 0.001
-    if high <= 0 and not (clipped and high < -15):
+    if high <= ABOVE_0_DB * (high - low) and not (clipped and high < -15):
         return Levels(low, 0.0)
     white = high
     if clipped:

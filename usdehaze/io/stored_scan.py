@@ -18,7 +18,6 @@ from usdehaze.errors import InputError
 from usdehaze.geometry import image_mask
 from usdehaze.geometry.screen import images_of
 from usdehaze.geometry.sector import frames_used
-from usdehaze.io.axes_beside import BY_LENGTHS
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.gaps import gaps_outside, note_on_gaps
 from usdehaze.io.levels import BY_LEVELS
@@ -159,7 +158,7 @@ class StoredScan(Scan):
                 stored, order = self._stored, order.translate(str.maketrans("HW", "WH"))
         if self._lies_on_its_side:
             notes += (Guess(f"The fan lies on its side in the file: axes taken as {order}.", "--axes"),)
-        elif order not in ("", "HW", "THW") or stored.axes_because == BY_LENGTHS:
+        elif order and (order not in ("HW", "THW") or stored.axes_because):
             notes += (Guess(f"Axes taken as {order}{stored.axes_because}.", "--axes"),)
         if screen is None:
             return Cartesian(stored.spacing_m, stored.origin_m), notes

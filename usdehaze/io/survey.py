@@ -23,6 +23,10 @@ DARK = 0.02  # of the range: too dark to judge speckle by
 WAVE_PIXELS = 512  # sides of what waves are sought in
 MOST_LAG = 32  # pixels of half a wave
 HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
+TAILS = np.array([0.01, 0.03, 0.1, 0.25])  # quantiles, those of the other side beside them
+# how far the middle of two is off 0, of their range, and the range of the first over that of the last: 0.01 to 0.26 and
+# 6 to 11 in parts of I/Q, of one brightness up to 0.06 and 3.4; images whose tails are as long are off by 0.4 or more
+LEANS = ((0.3, 4.4), (0.08, 3.0))
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -37,12 +41,14 @@ class Speckle:
             after log compression, 1 where it is multiplicative, as in an envelope, compounded or not.
         span: of the natural logarithm of the means, that the growth was found over.
         middle: median value over the largest ones, above the lowest; log compression lifts it.
+        deviation_db: like ``deviation``, of 20 log10 of the values where all of a block are above 0.
     """
 
     deviation: float = math.nan
     growth: float = math.nan
     span: float = math.nan
     middle: float = math.nan
+    deviation_db: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Survey:
         floor_share: share of values that equal ``low``.
         undershoots: values below 0 are what resampling leaves of an image that had none.
         background: the value that at least a twentieth of all pixels have, or None.
-        variation: see `speckle_variation`; of the middle frame.
+        variation: see `speckle_variation`; of the middle frame, NaN of complex data.
         speckle: see `Speckle`.
         wraps: bytes are smoother without their sign.
         oscillates: it looks like beamformed RF: about zero everywhere, however bright, or about another value from
@@ -64,6 +70,9 @@ class Survey:
         apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
             are from each other, or further.
         silent: there is -inf, the logarithm of no echo.
+        about_zero: values lie as far below 0 as above, most of them close to it and few far off, as those of RF and of
+            either part of I/Q do, however coarse their speckle.
+        one_part: complex values have no imaginary part, and real ones of both signs.
     """
 
     low: float
@@ -79,6 +88,8 @@ class Survey:
     wraps: bool = False
     apart: float | None = None
     silent: bool = False
+    one_part: bool = False
+    about_zero: bool = False
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -94,12 +105,16 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         InputError: no finite value.
     """
     low, high, whole, at_floor, at_top, count, step = math.inf, -math.inf, True, 0, 0, 0, 0
-    variation, samples, silent = math.nan, [], False
+    variation, samples, silent, imaginary, negative = math.nan, [], False, 0.0, 0.0
     n_frames, origin = stored.shape[0], 0.0
     chosen = {*np.linspace(0, n_frames - 1, min(n_frames, FRAMES)).astype(int).tolist(), n_frames // 2}
     for index in range(n_frames):
         frame = stored.read(index)
-        frame = np.abs(frame) if stored.dtype.kind == "c" else frame
+        if stored.dtype.kind == "c":
+            parts = frame[np.isfinite(frame)]
+            imaginary = max(imaginary, float(np.abs(parts.imag).max(initial=0)))
+            negative = max(negative, float(-parts.real.min(initial=0)))
+            frame = np.abs(frame)
         values = frame[np.isfinite(frame)]
         silent = silent or (values.size < frame.size and bool(np.isneginf(frame).any()))
         if values.size == 0:
@@ -116,7 +131,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         whole = whole and max(abs(low), abs(high)) < 2**53 and bool(np.all(values == np.rint(values)))
         if whole and step != 1:
             step = math.gcd(step, int(np.gcd.reduce((values.astype(np.float64) - origin).astype(np.int64))))
-        if index == n_frames // 2 and stored.dtype.kind == "f":
+        if index == n_frames // 2 and stored.dtype.kind != "c":
             variation = speckle_variation(frame)
         if index in chosen and stored.dtype.kind != "c":
             samples.append(_cut(frame).astype(np.float64))
@@ -124,7 +139,8 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         raise InputError(path, f"{called(stored.dataset)} holds no finite value")
     floor_share = at_floor / count
     if not samples or low == high:
-        return Survey(low, high, whole, float(step) if whole else 0.0, floor_share, False, None, variation)
+        one_part, least = imaginary == 0 < negative, float(step) if whole else 0.0
+        return Survey(low, high, whole, least, floor_share, False, None, variation, one_part=one_part)
     background = _background(samples, low, high)
     undershoots = _undershoots(samples, low, high, background)
     return Survey(
@@ -141,6 +157,7 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         stored.dtype == np.int8 and _wraps(samples),
         _apart(samples, {low: floor_share, high: at_top / count}),
         silent,
+        about_zero=low < 0 < high and _about_zero(samples),
     )
 
 
@@ -191,7 +208,9 @@ def _speckle(samples: list[np.ndarray], low: float, high: float) -> Speckle:
     middle = float((np.median(values) - low) / (np.quantile(values, 0.9995) - low))
     usual = float(np.quantile(deviation, 0.4))
     seen = mean > DARK * (high - min(low, 0.0))
-    return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle)
+    above = blocks[(blocks > 0).all(axis=1)]
+    in_db = float(np.quantile((20 * np.log10(above)).std(axis=1), 0.4)) if len(above) else math.nan
+    return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle, in_db)
 
 
 def _growth(mean: np.ndarray, deviation: np.ndarray) -> tuple[float, float]:
@@ -278,6 +297,15 @@ def _oscillates(samples: list[np.ndarray]) -> bool:
     if len(blocks) == 0:
         return False
     return float(np.quantile(np.abs(blocks.mean(axis=1)) / deviation, 0.8)) < 0.5
+
+
+def _about_zero(samples: list[np.ndarray]) -> bool:
+    """See `Survey.about_zero`; by quantiles."""
+    values = _numbers(samples)
+    below, above = (np.quantile(values, at) for at in (TAILS, 1 - TAILS))
+    off = float((np.abs(above + below) / np.maximum(above - below, 1e-12 * np.ptp(values))).max())
+    length = float((above[0] - below[0]) / max(above[-1] - below[-1], 1e-12 * np.ptp(values)))
+    return any(off < lean and length > tails for lean, tails in LEANS)
 
 
 def _waves(samples: list[np.ndarray]) -> bool:

@@ -8,12 +8,12 @@ stored values                        taken as
 ===================================  ==================================================================================
 complex                              I/Q; its envelope, 0 dB at the largest value of the dataset
 uint8                                "8-bit" log-compressed grey levels over the dynamic range, 255 = 0 dB
-all <= 0, over 15 or more            dB, over more than 120 by their speckle alone; ``-inf`` is the floor
+all <= 0 (to 0.2 %), over 15 or more dB, over more than 120 by their speckle alone; ``-inf`` is the floor
 -inf beside 20 or more               dB
 >= 0, multiplicative speckle         envelope, 0 dB at the largest value of the dataset
 20 to 120 from background to top     dB above a floor, unless its speckle fits grey levels over 60 dB better
 anything else with a background      "grey" levels from black to full scale, see `usdehaze.io.levels`
-both signs, or waves, about a value  refused: RF lines
+both signs, or waves, about a value  refused: RF lines; complex without an imaginary part, too
 ===================================  ==================================================================================
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from usdehaze import decibels
 from usdehaze.errors import InputError
-from usdehaze.io.levels import DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
+from usdehaze.io.levels import ABOVE_0_DB, DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
 from usdehaze.io.names import called
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -39,8 +39,11 @@ ENVELOPE_GROWTH = 0.8  # between log-compressed images (0.05 to 0.75 in real one
 ENVELOPE_SPAN = 1.0
 ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
+MIDDLE_OF_RF = 0.6  # between RF (0.45 to 0.55) and most logarithms
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
+POWER_DB = 1.4 * SPECKLE_DB  # between envelopes (at most 5.6 dB) and their squares (twice as much)
+_SQUARED = " It is as deep as that of power, the square of an envelope: if so, store its root."
 _NO_VALUE = "NaN where there is no value"
 
 
@@ -177,7 +180,7 @@ def _without(stored: StoredCine, missing: float) -> StoredCine:
 def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
     """Units, and the sentence that says so."""
     low, high = survey.low, survey.high
-    if high <= 0 and high - low >= MIN_DB - 5:
+    if high <= ABOVE_0_DB * (high - low) and high - low >= MIN_DB - 5:
         if high - low <= MAX_DB:
             return "dB", "Values <= 0 taken as dB."
         if survey.speckle.deviation < SPECKLE_DB * 1.5:
@@ -197,13 +200,14 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at least {MIN_DB:g} dB",
             "store 20 log10 of the envelope, or NaN where there is no value",
         )
-    if survey.oscillates or (low < 0 < high and _is_rf(survey)):
+    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(stored.dtype, survey)):
         of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
         raise InputError(
             path,
             f"{called(stored.dataset)} holds {of_rf}, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
-            "RF and channel data must be beamformed first; in Python, units='dB' takes the largest value as full scale",
+            "store I/Q as complex numbers; RF and channel data must be beamformed first; in Python, units='dB' takes "
+            "the largest value as full scale",
         )
     where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
     if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
@@ -211,7 +215,8 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
         judged = high <= 1 or math.isfinite(speckle.deviation)  # by more than a few blocks
         additive = speckle.growth < ADDITIVE_GROWTH and speckle.span >= 0.5
         if survey.variation >= ENVELOPE_VARIATION and judged and not additive:
-            return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
+            note = f"{where} taken as an envelope before log compression, by their speckle."
+            return "envelope", note + _SQUARED * (speckle.deviation_db > POWER_DB)
         if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
             return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
     if stored.dtype.kind in "ui" and high > LARGEST_GREY:
@@ -231,10 +236,12 @@ def _has_lost_its_sign(dtype: np.dtype, survey: Survey) -> bool:
     return dtype == np.int8 and survey.background == 0 and min(-survey.low, survey.high) > 64 and survey.wraps
 
 
-def _is_rf(survey: Survey) -> bool:
+def _is_rf(dtype: np.dtype, survey: Survey) -> bool:
     """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
     if survey.background is not None or survey.whole or survey.undershoots:
         return False
+    if survey.speckle.middle > MIDDLE_OF_RF and _is_above_a_floor(dtype, survey):
+        return False  # logarithms, whose lowest values lie far below
     symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images
     return not (symmetric or off_full_speckle(survey.speckle.deviation) < 0.15)
 
@@ -244,17 +251,24 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     span, deviation = survey.high - survey.low, survey.speckle.deviation
     if survey.low < SILENCE_DB and not survey.whole:
         return span <= 1000 and deviation < SPECKLE_DB * 1.5
-    if survey.undershoots or not MIN_DB <= span <= MAX_DB or (abs(survey.low) < 1 and 95 <= span <= 105):  # per cent
+    if not MIN_DB <= span <= MAX_DB or (abs(survey.low) < 1 and 95 <= span <= 105):  # per cent
         return False
     levels = grey_levels(dtype, survey)
     as_db = off_full_speckle(deviation)
     as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
-    if (survey.whole and levels.white != survey.high) or survey.background is None:
+    speckle, by_chance = survey.speckle, levels.white == survey.high and not survey.whole
+    endless = by_chance and survey.background is None and survey.floor_share < 0.001  # as logarithms, down to any floor
+    endless = endless and deviation < SPECKLE_DB * 1.2 and not speckle.growth >= ENVELOPE_GROWTH
+    without_floor = survey.background is None or survey.undershoots
+    if (survey.whole and levels.white != survey.high) or (without_floor and not endless):
         return as_db < 0.1 < as_grey
     return not as_grey < min(0.1, as_db)
 
 
 def _amplitude(survey: Survey, path: object) -> Levels:
+    if survey.one_part:
+        found, expected = "I/Q without an imaginary part, and of both signs: RF", "complex I/Q"
+        raise InputError(path, found, expected, "store the analytic signal of beamformed lines; beamform channel data")
     if survey.low < 0 and not survey.undershoots:
         raise InputError(path, f"an envelope with negative values (down to {survey.low:g})", "values >= 0")
     if not survey.high > 0:

@@ -19,7 +19,6 @@ import numpy as np
 
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import ArrayDataset, check_array
-from usdehaze.io.axes_beside import along_axes
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
@@ -63,10 +62,10 @@ class MatlabScan(StoredScan):
         shapes |= {name: (a.shape, f"{a.shape} {a.dtype}") for name, a in arrays.items()}
         frames = {name: words for name, (shape, words) in shapes.items() if frame_shaped(shape[::-1])}
         others = {name: words for name, (_, words) in shapes.items() if name not in frames}
+        sizes = {name: shape for name, (shape, _) in shapes.items()}
         notes: tuple[str, ...] = ()
         if wanted is None:
-            empty = [name for name, (shape, _) in shapes.items() if 0 in shape]
-            wanted, notes = choose(frames, others, self.path, empty=empty)
+            wanted, notes = choose(frames, others, self.path, sizes)
         if wanted not in shapes:
             raise InputError(self.path, f"no array {wanted!r}", f"one of {', '.join(list(shapes)[:8])}")
         if wanted not in arrays:
@@ -75,13 +74,12 @@ class MatlabScan(StoredScan):
         declared = variables.get(wanted, ((), ""))[1]
         dtype = np.dtype(declared) if declared in _NUMBERS and array.dtype.kind != "c" else None
         dataset: Any = ArrayDataset(wanted, array, matlab=True, dtype=dtype)
-        cine = frames_of(dataset, self.path, "MAT-file", axes)
+        beside = {n: s for n, s in sizes.items() if n.rpartition("/")[0] == wanted.rpartition("/")[0]}
+        cine = frames_of(dataset, self.path, "MAT-file", axes, beside)
 
         def numbers(name: str) -> np.ndarray:
             return arrays[name] if name in arrays else loadmat(str(self.path), variable_names=[name])[name]
 
-        sizes = {name: shape for name, (shape, _) in shapes.items()}
-        cine = along_axes(cine, {n: s for n, s in sizes.items() if n.rpartition("/")[0] == wanted.rpartition("/")[0]})
         times_s, told = times_of(((n, numbers(n), "") for n in around(wanted, sizes, cine.shape[0])), cine.shape[0])
         notes = (*notes, *cine.assumptions, *told)
         return replace(cine, assumptions=notes, guessed_axes=cine.guessed_axes[::-1], frame_times_s=times_s)

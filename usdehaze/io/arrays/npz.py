@@ -14,7 +14,6 @@ from usdehaze.budget import spend
 from usdehaze.errors import InputError
 from usdehaze.io.arrays.dataset import ArrayDataset, check_array
 from usdehaze.io.arrays.npy import array_in, read_npy_header
-from usdehaze.io.axes_beside import along_axes
 from usdehaze.io.decoding import decoding
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
@@ -43,8 +42,7 @@ class NpzScan(StoredScan):
             others = {name: shapes[name] for name in members if name not in frames}
             name, notes = self.reading.dataset, tuple[str, ...]()
             if name is None:
-                empty = [name for name, (shape, _) in members.items() if 0 in shape]
-                name, notes = choose(frames, others, self.path, empty=empty)
+                name, notes = choose(frames, others, self.path, {n: shape for n, (shape, _) in members.items()})
             if name not in members:
                 raise InputError(self.path, f"no array {name!r}", f"one of {', '.join(shapes)}")
             self._file = tempfile.TemporaryFile()
@@ -53,9 +51,8 @@ class NpzScan(StoredScan):
                     self._file.write(block)
             self._file.seek(0)
             array = array_in(self._file, self.path)
-            cine = frames_of(ArrayDataset(name, array), self.path, "NumPy archive", self.reading.axes)
             sizes = {n: shape for n, (shape, dtype) in members.items() if dtype.kind in "uif"}
-            cine = along_axes(cine, sizes)
+            cine = frames_of(ArrayDataset(name, array), self.path, "NumPy archive", self.reading.axes, sizes)
             times_s, told = times_of(
                 ((n, _small(archive, n), "") for n in around(name, sizes, cine.shape[0])), cine.shape[0]
             )

@@ -160,6 +160,8 @@ def attribute_value(node: h5py.Group | h5py.Dataset, name: str) -> Any:
     if name not in node.attrs:
         return None
     stored = node.attrs.get_id(name)
+    if stored.get_space().get_simple_extent_type() == h5py.h5s.NULL:  # as netCDF leaves a text without a letter
+        return None
     count = int(np.prod(stored.shape or (), dtype=object))
     kind = stored.get_type()
     if max(stored.get_storage_size(), count) > MAX_ATTRIBUTE_BYTES:

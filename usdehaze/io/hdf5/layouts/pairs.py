@@ -6,7 +6,9 @@ lines before depth: ``(W, H)``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import h5py
 import numpy as np
@@ -14,7 +16,9 @@ import numpy as np
 from usdehaze.errors import InputError
 from usdehaze.io.hdf5.access import get_dataset, get_group, members, walk
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of
-from usdehaze.io.hdf5.layouts.plain import images_beside
+from usdehaze.io.hdf5.layouts.blocks import plain
+from usdehaze.io.hdf5.layouts.packing import unpacked
+from usdehaze.io.hdf5.layouts.plain import axes_beside, images_beside
 from usdehaze.io.hdf5.layouts.times import with_times
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -37,7 +41,8 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
         cubdl = pairs[0][0].rpartition("/")[2].lower() == _CUBDL[0]
         layout = "CUBDL beamformed I/Q" if cubdl else "I/Q in two datasets"
         order = axes or (_lines_first(real) if cubdl else None)
-        cine = with_times(joined(*(frames_of(part, path, layout, order) for part in (real, imaginary))), file, path)
+        cine = joined(real, imaginary, path, layout, order, {} if cubdl else axes_beside(file, real, path))
+        cine = with_times(cine, file, path)
         return _noted(cine) if cubdl and not axes else cine
     if len(pairs) > 1:
         listed = ", ".join(f"{real} and {imaginary}" for real, imaginary in pairs[:8])
@@ -76,7 +81,7 @@ def _pairs(datasets: dict[str, h5py.Dataset]) -> list[tuple[str, str]]:
         if partner is None:
             continue
         real, imaginary = datasets[lower[name]], datasets[partner]
-        if real.shape == imaginary.shape and real.dtype.kind in imaginary.dtype.kind in "iuf":
+        if real.shape == imaginary.shape and real.dtype.kind == imaginary.dtype.kind and real.dtype.kind in "if":
             if real.shape and frame_shaped(real.shape):
                 found.append((lower[name], partner))
     return found
@@ -90,12 +95,30 @@ def _noted(cine: StoredCine) -> StoredCine:
     return replace(cine, assumptions=(*cine.assumptions, "Axes taken as lines before depth, as in CUBDL's files."))
 
 
-def joined(real: StoredCine, imaginary: StoredCine) -> StoredCine:
-    """Frames of I/Q from those of its real and of its imaginary part."""
-    dtype = np.result_type(real.dtype, imaginary.dtype, np.complex64)
-    return replace(
-        real,
-        dtype=dtype,
-        read=lambda index: (real.read(index) + 1j * imaginary.read(index)).astype(dtype, copy=False),
-        units="I/Q",
-    )
+class _Pair:
+    """A dataset of I/Q whose real and imaginary parts are stored in two, of one shape; in all else the former."""
+
+    def __init__(self, real: Any, imaginary: Any) -> None:
+        self._parts, self.dtype = (real, imaginary), np.result_type(real.dtype, imaginary.dtype, np.complex64)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parts[0], name)
+
+    def __getitem__(self, part: Any) -> np.ndarray:
+        real, imaginary = (plain(stored[part]) for stored in self._parts)
+        return (real + 1j * imaginary).astype(self.dtype, copy=False)
+
+
+def joined(
+    real: h5py.Dataset,
+    imaginary: h5py.Dataset,
+    path: object,
+    layout: str,
+    axes: str | None,
+    beside: Mapping[str, tuple[int, ...]] | None = None,
+) -> StoredCine:
+    """Frames of I/Q from its real and its imaginary part, see `frames_of`."""
+    (real, notes), (imaginary, others) = (unpacked(part, path) for part in (real, imaginary))
+    pair: Any = _Pair(real, imaginary)
+    cine = frames_of(pair, path, layout, axes, beside)
+    return replace(cine, assumptions=(*dict.fromkeys(notes + others), *cine.assumptions))

@@ -11,7 +11,6 @@ import h5py
 import numpy as np
 
 from usdehaze.io.hdf5.access import get_dataset, get_group, small_array
-from usdehaze.io.hdf5.layouts.axes import frames_of
 from usdehaze.io.hdf5.layouts.pairs import joined
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
 from usdehaze.io.reading import Reading
@@ -36,6 +35,6 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if shape != parts[1].shape or shape[-2:] != (x_m.size, z_m.size) or len(shape) > 3:
         return None
     order = "WH" if sum(side > 1 for side in shape) == 2 else "TWH"
-    cine = joined(*(frames_of(part, path, "PICMUS image", order) for part in parts))
+    cine = joined(parts[0], parts[1], path, "PICMUS image", order)
     note = "Axes taken as lines before depth, as in PICMUS's files."
     return with_geometry(replace(cine, assumptions=(*cine.assumptions, note)), *np.meshgrid(x_m, z_m))

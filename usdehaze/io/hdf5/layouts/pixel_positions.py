@@ -25,6 +25,7 @@ def with_geometry(cine: StoredCine, x_m: np.ndarray, z_m: np.ndarray) -> StoredC
     """
     if not (np.isfinite(x_m).all() and np.isfinite(z_m).all()):
         return _unplaced(cine)
+    as_stored = cine
     x_m, z_m, down, right = _ascending(x_m, z_m)
     if down < 0 or right < 0:
         cine = moved(cine, lambda values: values[::down, ::right])
@@ -32,11 +33,11 @@ def with_geometry(cine: StoredCine, x_m: np.ndarray, z_m: np.ndarray) -> StoredC
     if axes is not None:
         steps, across = (np.diff(axis) for axis in axes)
         if not all(np.abs(s - s.mean()).max() <= 0.02 * s.mean() for s in (steps, across)):
-            return _unplaced(cine)
+            return _unplaced(as_stored)
         spacing_m, origin_m = (float(steps.mean()), float(across.mean())), (float(axes[0][0]), float(axes[1][0]))
         return replace(cine, spacing_m=spacing_m, origin_m=origin_m)
     geometry = _fan(x_m, z_m)
-    return _unplaced(cine) if geometry is None else replace(cine, geometry=geometry)
+    return _unplaced(as_stored) if geometry is None else replace(cine, geometry=geometry)
 
 
 def _unplaced(cine: StoredCine) -> StoredCine:

@@ -5,14 +5,15 @@ MATLAB's v7.3 files and Octave's are read by the same rules; a cell array of fra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 
 import h5py
 
 from usdehaze.errors import InputError
-from usdehaze.io.axes_beside import along_axes, tells_axis
+from usdehaze.io.axes_beside import tells_axis
 from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_text, walk
 from usdehaze.io.hdf5.layouts import channel
 from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
@@ -22,12 +23,14 @@ from usdehaze.io.hdf5.layouts.times import MOST_MEMBERS, with_times
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.notes import Guess
 from usdehaze.plain_text import brief
 
 LAYOUT = "HDF5 dataset"
+_GRIDS = {"coordinates", "coords", "grid", "positions"}
 _NO_IMAGES = {
     *("label", "labels", "mask", "masks", "seg", "segmentation", "segmentations", "annotation", "annotations"),
-    *("coordinates", "coords", "grid", "positions"),
+    *_GRIDS,
 }
 _TELLING = _NO_IMAGES | channel.NAMES
 _NO_NUMBERS = {"char", "logical", "function_handle"}  # classes of MATLAB that it stores as integers
@@ -39,8 +42,8 @@ _NO_OCTAVE_NUMBERS = {"bool matrix", "string", "sq_string"}
 def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | None:
     """The named dataset, or the only one that could be frames.
 
-    Datasets named like label maps or coordinates ("label", "mask", "grid", ...) are passed over where something else
-    is there, and so are channel data.
+    Datasets named like label maps ("label", "mask", ...) are passed over where something else is there, those named
+    like coordinates ("grid", ...) or channel data always.
 
     Raises:
         InputError: no candidate, several of them, or channel data alone.
@@ -48,8 +51,8 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if reading.dataset is not None:
         return _read(file, path, reading.dataset, reading.axes)
     candidates, others, links = _look_through(file, path)
-    empty = [name for name in candidates if 0 in file[name].shape]
-    name, notes = choose(candidates, others, path, links, empty)
+    shapes = {name: file[name].shape for name in (*candidates, *others)}
+    name, notes = choose(candidates, others, path, shapes, links)
     cine = _read(file, path, name, reading.axes)
     return replace(cine, assumptions=(*notes, *cine.assumptions))
 
@@ -58,26 +61,28 @@ def choose(
     candidates: dict[str, str],
     others: dict[str, str],
     path: object,
+    shapes: Mapping[str, tuple[int, ...]],
     links: Sequence[str] = (),
-    empty: Sequence[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
-    """The only one among arrays that could be frames, by their names, and a sentence on those that were passed over.
+    """The only one among arrays that could be frames, by their names, and sentences on those that were passed over.
+
+    Those that hold nothing count where there is nothing else.
 
     Args:
         candidates: shape and type, in words, of arrays that could be frames.
         others: of arrays that could not.
         path: for messages.
+        shapes: of all of them.
         links: names of what was not followed, or could not be.
-        empty: names of candidates that hold nothing, which count where there is nothing else.
 
     Raises:
         InputError: see `recognise`.
     """
-    candidates = {name: words for name, words in candidates.items() if name not in empty} or candidates
+    candidates = {name: words for name, words in candidates.items() if 0 not in shapes[name]} or candidates
     beamformed = [name for name in candidates if not channel.is_channel_data(name)]
     if candidates and not beamformed:
         raise channel.refusal(path, channel.layout_of(candidates))
-    images = _images(beamformed) or beamformed
+    images = _images(beamformed) or [name for name in beamformed if _last(name) not in _GRIDS]
     if not images:
         found = f"no numeric dataset that could be frames of at least {MIN_SIDE} x {MIN_SIDE}"
         if others:
@@ -93,13 +98,15 @@ def choose(
         raise InputError(
             path, f"{len(images)} datasets could be the frames: {listed}", advice="pick one with --dataset"
         )
-    passed_over = [name for name in candidates if name != images[0]]
-    if not passed_over:
-        return images[0], ()
+    notes = tuple[str, ...]()
     # the words alone that told: other parts of a name may say who the patient is
-    told = sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING})
-    note = f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image."
-    return images[0], (note,)
+    passed_over = [name for name in candidates if name != images[0]]
+    if told := sorted({part for name in passed_over for part in name.split("/") if part.lower() in _TELLING}):
+        notes += (f"Passed over {', '.join(told)}: named like a label map, a grid or channel data, not an image.",)
+    larger = (n for n in others if not channel.is_channel_data(n) and prod(shapes[n]) > prod(shapes[images[0]]))
+    if not candidates[images[0]].endswith("cell") and any(sum(side > 1 for side in shapes[n]) > 3 for n in larger):
+        notes += (Guess("A larger array beside it was passed over, whose axes are not those of frames.", "--dataset"),)
+    return images[0], notes
 
 
 def images_beside(file: h5py.File, path: object, names: Sequence[str]) -> str:
@@ -111,18 +118,25 @@ def images_beside(file: h5py.File, path: object, names: Sequence[str]) -> str:
 
 
 def _images(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.rsplit("/", 1)[-1].lower() not in _NO_IMAGES]
+    return [name for name in names if _last(name) not in _NO_IMAGES]
+
+
+def _last(name: str) -> str:
+    return name.rsplit("/", 1)[-1].lower()
 
 
 def _read(file: h5py.File, path: object, name: str, axes: str | None) -> StoredCine:
     stored = get_dataset(file, name, path)
-    cine = cells_of(file, stored, path, axes) if is_cell(stored) else frames_of(stored, path, LAYOUT, axes)
+    if is_cell(stored):
+        cine = cells_of(file, stored, path, axes)
+    else:
+        cine = frames_of(stored, path, LAYOUT, axes, axes_beside(file, stored, path))
     if cine.dtype.kind != "c" and (attribute(stored, "units") or attribute(stored, "unit")).lower() in _DECIBELS:
         cine = replace(cine, units="dB")
-    return with_times(along_axes(cine, _axes_beside(file, stored, path)), file, path)
+    return with_times(cine, file, path)
 
 
-def _axes_beside(file: h5py.File, dataset: h5py.Dataset, path: object) -> dict[str, tuple[int, ...]]:
+def axes_beside(file: h5py.File, dataset: h5py.Dataset, path: object) -> dict[str, tuple[int, ...]]:
     """Shapes of what may be the axes of the frames, in their group."""
     shapes, above = dict[str, tuple[int, ...]](), str(dataset.name).strip("/").rpartition("/")[0]
     group = get_group(file, above) if above else file["/"]

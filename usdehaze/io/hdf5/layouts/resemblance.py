@@ -6,9 +6,10 @@ import h5py
 import numpy as np
 from scipy import ndimage
 
-from usdehaze.io.hdf5.layouts.blocks import BlockReader
+from usdehaze.io.hdf5.layouts.blocks import plain
 
 PICKS = 8  # slices looked at
+SIDE = 512  # of a slice at most; of longer ones every second value, or fewer
 TOLERANCE = 0.01  # of the range of values: how well one colour tells the others
 COLOUR_SHARE = 0.8  # of the pixels that are not background, where it does
 COLOUR_LIKENESS = 0.95  # correlation of fine detail in two colours of one image; less in two frames
@@ -23,24 +24,32 @@ def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None
         axes: three axes of it.
         fixed: index along each axis that is neither of these nor of length 1.
     """
-    first = min(axes)
-    reader, fixed = BlockReader(dataset, first), fixed or {}
-    slices = []
+    first, slices, where = min(axes), [], list[int | slice]()
+    for axis, side in enumerate(dataset.shape):
+        where.append(_thin(side) if axis in axes else (fixed or {}).get(axis, 0))
     for index in np.unique(np.linspace(0, dataset.shape[first] - 1, PICKS).astype(int)):
-        values = reader(int(index))
-        where = tuple(
-            slice(None) if axis in axes else fixed.get(axis, 0) for axis in range(dataset.ndim) if axis != first
-        )
-        slices.append(values[where])
+        where[first] = int(index)
+        slices.append(plain(dataset[tuple(where)]))
     found = dict(zip(sorted(axes), changes_in(np.stack(slices)), strict=True))
     return [found[axis] for axis in axes]
+
+
+def thinned(values: np.ndarray) -> np.ndarray:
+    """A slice ``(H, W)``, of one that is large every second value, or fewer."""
+    height, width = values.shape
+    return values[_thin(height), _thin(width)]
+
+
+def _thin(side: int) -> slice:
+    return slice(None, None, -(-side // SIDE))
 
 
 def changes_in(block: np.ndarray) -> list[float]:
     """How much slices along each axis differ from each other; 1 for unrelated slices.
 
-    Frames of a cine resemble each other from beginning to end, rows and columns do not. Slices of one value are left
-    out: frames that were never written would make all rows alike.
+    Values count by their rank, which log compression does not change: the few brightest echoes of an envelope or of I/Q
+    would outweigh all others. Frames of a cine resemble each other from beginning to end, rows and columns do not.
+    Slices of one value are left out: frames that were never written would make all rows alike.
 
     Args:
         block: `PICKS` slices, spread over the first of three axes, all of the others.
@@ -50,6 +59,7 @@ def changes_in(block: np.ndarray) -> list[float]:
     for axis in range(3):
         varied = np.flatnonzero(np.ptp(block, axis=tuple({0, 1, 2} - {axis})))
         block = block.take(varied, axis) if len(varied) else block
+    block = np.searchsorted(np.sort(block, axis=None), block).astype(np.float32)
     found = []
     for axis, count in enumerate(block.shape):
         part = block.take(np.linspace(0, count - 1, min(count, PICKS)).astype(int), axis)
