@@ -170,7 +170,7 @@ class DehazeUltrasound(Transform):
         if lying and not (seen and seen.score >= lying.score):
             advice = "exchange them (MONAI reads pictures and NIfTI columns first), or say geometry= of what they are"
             raise InputError(name_of(img), "its fan lies on its side", "rows before columns", advice)
-        return Cartesian(sector=seen and seen.sector, found_by="sector finder" if seen else "none")
+        return Cartesian(sector=seen.sector if seen else None, found_by="sector finder" if seen else "none")
 
 
 def check_axes(image: Any, frames: np.ndarray) -> None:
