@@ -250,6 +250,7 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
         ({"samples": 0}, "steps and samples must be at least 1"),
         ({"seed": 2**63}, r"seed at least 0 and below 2\*\*63"),
         ({"device": "abacus"}, "no device 'abacus'"),
+        ({"engine": None}, "no engine None; there are auto, torch"),
         ({"batch_size": 0}, "batch size must be at least 1"),
         ({"tissue_prior": "nowhere"}, "no such prior"),
         ({"posterior": "nowhere"}, "no such posterior"),

@@ -99,7 +99,7 @@ class Dehazer:
         for network in (model, haze):
             if network is not None and network.channels != 1:
                 raise UsdehazeError(f"{network.card['name']} is of colour images; expected a network of scans")
-        given = engine if isinstance(engine, str) else engine.name
+        given: Any = getattr(engine, "name", engine)
         check_engine(given)
         self.device = find_device("cpu" if device == "auto" and given not in ("auto", "torch") else device)
         self.precision = check_precision(precision)
