@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from usdehaze.cine import Cartesian, Cine, Polar, blocks
 from usdehaze.result import Result
@@ -27,6 +28,11 @@ def test_blocks_are_the_whole_run_in_order_and_as_large_as_they_may_be(n_frames,
         ({"geometry": Polar(np.linspace(0, 0.1, 5), np.linspace(-0.5, 0.5, 4))}, "does not fit"),
         ({"frame_times_s": np.arange(3.0)}, r"frame times have shape \(3,\)"),
         ({"tissue_mask": np.ones((2, 5, 4), bool)}, "tissue mask has shape"),
+        ({"tissue_mask": [True]}, r"tissue mask has shape \(1,\)"),
+        ({"frames": np.zeros((4, 5), np.float32)}, r"must be \(T, H, W\) and not empty, found \(4, 5\)"),
+        ({"frames": np.zeros((2, 4, 5))}, r"found an array of float64; make one: np.asarray\(frames"),
+        ({"frames": [[[0.0]]]}, "must be an array of float32, found list; make one"),
+        ({"frames": torch.zeros(2, 4, 5)}, "must be an array of float32, found Tensor; make one"),
         ({"geometry": Polar(np.linspace(0, 0.1, 4), np.linspace(-37, 37, 5))}, "angles are in rad"),
         ({"geometry": Cartesian((0.0, 3e-4))}, "pixel spacing must be two positive numbers"),
         ({"geometry": Cartesian((float("nan"), 3e-4))}, "pixel spacing must be two positive numbers"),

@@ -1,5 +1,6 @@
 """The dehazer with the posterior and the priors that ship, on simulated cines."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from _tiny_priors import write_tiny_priors
 
 from usdehaze.cine import Cartesian, Cine, Sector, Source
 from usdehaze.dehazing.dehazer import Dehazer
+from usdehaze.dehazing.device import run_jobs
 from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.diffusion.sde import PaperVE
 from usdehaze.errors import UsdehazeError
@@ -80,6 +82,23 @@ def test_number_of_cores_never_changes_a_bit(cine, whole):
         torch.set_num_threads(1)
         assert np.array_equal(dehazer().dehaze(cine).tissue, whole.tissue)
         assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_threads_that_come_later_have_all_cores():
+    threads, found = torch.get_num_threads(), []
+    try:
+        torch.set_num_threads(3 if threads != 3 else 2)
+        there = torch.get_num_threads()
+
+        def look(jobs):
+            later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+            later.start()
+            later.join()
+            return [torch.get_num_threads() for _ in jobs]
+
+        assert run_jobs(torch.device("cpu"), look, [0] * 8) == [1] * 8 and found == [there] * 8
     finally:
         torch.set_num_threads(threads)
 
@@ -229,7 +248,9 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
         ({"strength": 1.5}, "strength must lie in"),
         ({"caution": -0.1}, "caution must lie in"),
         ({"samples": 0}, "steps and samples must be at least 1"),
+        ({"seed": 2**63}, r"seed at least 0 and below 2\*\*63"),
         ({"device": "abacus"}, "no device 'abacus'"),
+        ({"engine": None}, "no engine None; there are auto, torch"),
         ({"batch_size": 0}, "batch size must be at least 1"),
         ({"tissue_prior": "nowhere"}, "no such prior"),
         ({"posterior": "nowhere"}, "no such posterior"),
@@ -256,6 +277,25 @@ def test_the_callers_random_stream_goes_on_and_its_default_type_decides_nothing(
         torch.set_default_dtype(torch.float32)
     assert np.array_equal(made.tissue, expected.tissue) and np.array_equal(made.haze, expected.haze)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("guidance", ["learned", "pigdm"])
+def test_it_works_in_the_callers_inference_mode_as_out_of_it(cine, guidance):
+    one = part(cine, 0, 1)
+    expected = dehazer(guidance=guidance, steps=2).dehaze(one)
+    with torch.inference_mode():
+        made = dehazer(guidance=guidance, steps=2)
+        within = made.dehaze(one)
+    for result in (within, made.dehaze(one)):
+        assert np.array_equal(result.tissue, expected.tissue) and np.array_equal(result.haze, expected.haze)
+
+
+def test_whole_numbers_of_numpy_are_as_good(cine):
+    one = part(cine, 0, 1)
+    numbers = {"seed": 5, "samples": 2, "steps": 1}
+    made = dehazer(**{name: np.int64(number) for name, number in numbers.items()}).dehaze(one)
+    assert np.array_equal(made.tissue, dehazer(**numbers).dehaze(one).tissue)
+    assert {type(made.settings[name]) for name in numbers} == {int}
 
 
 def test_what_is_no_cine_is_refused_with_the_way_to_make_one(cine):

@@ -1,6 +1,7 @@
 """Engines: what PyTorch computes, at any batch size, and one clear line where an engine cannot do it."""
 
 import json
+import multiprocessing
 import pickle
 import sys
 
@@ -75,6 +76,26 @@ def test_neither_batch_nor_threads_nor_pickling_change_a_bit(posterior_file, cin
             np.testing.assert_array_equal(other.dehaze(cine).tissue, first.tissue)
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("engine", PACKAGES)
+def test_a_forked_process_works_where_its_parent_has_worked(posterior_file, cine, engine):
+    use(engine)
+    made = dehazer(posterior_file, engine)
+    expected = made.dehaze(cine).tissue
+    heard, told = multiprocessing.Pipe(duplex=False)
+
+    def work():
+        torch.set_num_threads(1)  # as workers of a DataLoader do
+        told.send_bytes(made.dehaze(cine).tissue.tobytes())
+
+    forked = multiprocessing.get_context("fork").Process(target=work)
+    forked.start()
+    try:
+        assert heard.poll(60) and heard.recv_bytes() == expected.tobytes()
+    finally:
+        forked.kill()
+        forked.join()
 
 
 @pytest.mark.parametrize("make", [OnnxRuntimeEngine, OpenVinoEngine])

@@ -47,6 +47,16 @@ def test_chunks_are_the_cine_cut_in_pieces_that_know_their_place(scan_path, size
     assert all(c.geometry == whole.geometry and len(c.frames) <= size for c in chunks)
 
 
+@pytest.mark.parametrize(("start", "stop"), [(0, 3), (2, 3), (-1, 1), (-1, None), (1, 1), (2, None)])
+def test_frames_that_were_not_asked_for_are_not_read(scan_path, start, stop):
+    cine = open_cine(scan_path, frames=slice(1, 3))
+    with open_scan(scan_path, frames=slice(1, 3)) as scan:
+        for each in (scan, CineScan(cine)):
+            with pytest.raises(InputError, match=rf"scan.h5: no frames {start}:\S+; expected frames within 0:2"):
+                each.read(start, stop)
+            assert np.array_equal(each.read(1).frames, cine.frames[1:])
+
+
 def test_dehazing_in_chunks_changes_no_bit(tmp_path, scan_path):
     dehazer = Dehazer.from_pretrained(**write_tiny_priors(tmp_path), seed=5)
     whole = dehazer.dehaze(open_cine(scan_path, frames=slice(2, 7)))

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from _scans import fan_frames, write
+from _scans import fan_frames, in_db, speckled_fan, write
 from monai.data import CacheDataset, DataLoader, Dataset, MetaTensor, decollate_batch
 from monai.transforms import (
     CenterSpatialCrop,
@@ -145,6 +145,27 @@ def test_plain_arrays_have_their_sector_found(scan, options, expected):
     """Frames alone, without metadata, give what the file gave: its sector was found in the frames as well."""
     assert expected.cine.geometry.found_by == "sector finder"
     assert np.array_equal(DehazeUltrasound(**options)(expected.cine.frames), expected.tissue)
+
+
+def test_a_fan_on_its_side_is_refused_where_the_sector_is_sought(options):
+    upright = in_db(speckled_fan(2, 160, 200)).astype(np.float32)
+    sides = upright.swapaxes(1, 2)
+    find = DehazeUltrasound(geometry="find", dynamic_range_db=60, **options)
+    assert find(upright).shape == upright.shape
+    for lying in (sides, torch.from_numpy(sides.copy())[None]):
+        with pytest.raises(InputError, match="fan lies on its side; expected rows before columns; exchange them"):
+            find(lying)
+    as_it_is = DehazeUltrasound(geometry=Cartesian(), dynamic_range_db=60, **options)
+    assert as_it_is(sides).shape == sides.shape
+
+
+@pytest.mark.parametrize(("n_frames", "order"), [(4, (1, 2, 0)), (4, (2, 1, 0)), (12, (1, 2, 0))])
+def test_frames_along_another_axis_are_refused_where_the_geometry_is_sought(options, n_frames, order):
+    frames = simulate_cine(n_frames=n_frames, seed=2, n_depth=64, n_angle=48).hazy
+    find = DehazeUltrasound(geometry="find", dynamic_range_db=60, **options)
+    assert find(frames).shape == find(frames[None])[0].shape == frames.shape
+    with pytest.raises(InputError, match=r"seem to lie along another axis, found shape .*; expected frames, rows, col"):
+        find(frames.transpose(order))
 
 
 def test_a_geometry_given_wins(scan, options, expected):

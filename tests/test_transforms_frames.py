@@ -147,6 +147,10 @@ def test_pixels_that_change_places_without_the_affine_are_noticed(scans, options
         moved = Lambdad("image", move)(image)
         with pytest.raises(InputError, match=r"fade.h5: a spatial transform .*has moved its pixels"):
             DehazeUltrasoundd("image", **options)(moved)
+        if torch.equal(moved["image"], image["image"].transpose(-1, -2)):
+            with pytest.raises(InputError, match=r"fade.h5: its fan lies on its side"):
+                DehazeUltrasoundd("image", geometry="find", **options)(moved)
+            continue
         found = DehazeUltrasoundd("image", haze_key="haze", geometry="find", **options)(moved)
         again = DehazeUltrasoundd("image", haze_key="haze", geometry="find", **options)(
             {"image": moved["image"].numpy()}

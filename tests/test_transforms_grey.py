@@ -38,6 +38,16 @@ def test_a_png_shows_the_frame_with_rows_down(tmp_path, scan, layout, frame, exp
     assert np.array_equal(again.numpy(), made.numpy())
 
 
+@pytest.mark.parametrize("layout", ["THW", "1THW"])
+def test_a_nifti_file_holds_all_frames_as_they_lie_in_the_scan(tmp_path, scan, layout):
+    steps = [LoadUltrasoundd("image", layout=layout), DbToGreyd("image", frame="all")]
+    how = {"output_postfix": "", "output_ext": ".nii.gz", "separate_folder": False, "print_log": False}
+    Compose([*steps, SaveImaged("image", output_dir=tmp_path, **how)])({"image": scan})
+    written, cine = open_cine(tmp_path / "fan.nii.gz"), open_cine(scan)
+    assert np.array_equal(*(db_to_grey(each.frames, 60) for each in (written, cine)))
+    assert not any("on its side" in note for note in written.source.assumptions)
+
+
 @pytest.mark.filterwarnings("error:Corrupt cache")
 def test_a_persistent_cache_can_be_read_again(tmp_path, scan):
     steps = Compose([LoadUltrasoundd("image"), DbToGreyd("image")])

@@ -171,16 +171,20 @@ class Cine:
 
     def __post_init__(self) -> None:
         f = self.frames
-        if f.ndim != 3 or f.dtype != np.float32 or f.size == 0:
-            raise ValueError(f"frames must be (T, H, W) float32 and not empty, found {f.shape} {f.dtype}")
+        if not isinstance(f, np.ndarray) or f.dtype != np.float32:
+            found = f"an array of {f.dtype}" if isinstance(f, np.ndarray) else type(f).__name__
+            how = "make one: np.asarray(frames, np.float32)"
+            raise ValueError(f"frames must be an array of float32, found {found}; {how}")
+        if f.ndim != 3 or f.size == 0:
+            raise ValueError(f"frames must be (T, H, W) and not empty, found {f.shape}")
         if not (math.isfinite(self.dynamic_range_db) and self.dynamic_range_db > 0):
             raise ValueError(f"dynamic range must be positive, found {self.dynamic_range_db} dB")
         low, high = float(f.min()), float(f.max())
         if not (low >= -self.dynamic_range_db - 1e-3 and high <= 1e-3):  # also false for NaN
             found = f"frames must lie in [-{self.dynamic_range_db:g}, 0] dB, found [{low:g}, {high:g}]"
             raise ValueError(f"{found}; {_how_to_convert(low, high, self.dynamic_range_db)}")
-        if self.tissue_mask is not None and self.tissue_mask.shape != f.shape:
-            raise ValueError(f"tissue mask has shape {self.tissue_mask.shape}, the frames {f.shape}")
+        if self.tissue_mask is not None and np.shape(self.tissue_mask) != f.shape:
+            raise ValueError(f"tissue mask has shape {np.shape(self.tissue_mask)}, the frames {f.shape}")
         if self.frame_times_s is not None and np.shape(self.frame_times_s) != f.shape[:1]:
             raise ValueError(f"frame times have shape {np.shape(self.frame_times_s)}, the frames {f.shape}")
         if self.frame_times_s is not None and not _are_numbers(self.frame_times_s):

@@ -79,6 +79,7 @@ class Dehazer:
             extras), an `Engine` of this posterior, or "auto", which is "torch". Last bits depend on it.
     """
 
+    @torch.inference_mode(False)  # the caller's own, in which rules would have no gradient
     def __init__(
         self,
         model: LearnedPosterior | Prior,
@@ -98,7 +99,7 @@ class Dehazer:
         for network in (model, haze):
             if network is not None and network.channels != 1:
                 raise UsdehazeError(f"{network.card['name']} is of colour images; expected a network of scans")
-        given = engine if isinstance(engine, str) else engine.name
+        given: Any = getattr(engine, "name", engine)
         check_engine(given)
         self.device = find_device("cpu" if device == "auto" and given not in ("auto", "torch") else device)
         self.precision = check_precision(precision)
@@ -122,6 +123,7 @@ class Dehazer:
         self._mapped: tuple[Geometry, tuple[int, ...], list[tuple[Geometry, Mapper]]] | None = None
 
     @classmethod
+    @torch.inference_mode(False)
     def from_pretrained(
         cls,
         preset: Preset | Settings = "fast",
@@ -173,6 +175,7 @@ class Dehazer:
         haze = Prior.load(haze_prior or PRIORS[1], "haze") if use_haze_prior else None
         return cls(tissue, haze, settings, device, batch_size, precision, engine)
 
+    @torch.inference_mode(False)
     def dehaze(self, cine: Cine, progress: Callable[[int, int], None] | None = None, interval: bool = False) -> Result:
         """Takes the haze off every frame, and off every image on its screen, each for itself; what is no tissue stays.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -13,8 +14,10 @@ import torch
 from usdehaze.errors import UsdehazeError
 
 CUDA_CHUNK = 16  # jobs in one network pass on a GPU, always: kernels, and so last bits, depend on it
+START_S = 60  # within which threads have to be there
 _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
+_STARTING = threading.Lock()
 
 
 def find_device(name: str) -> torch.device:
@@ -65,20 +68,31 @@ def _one_thread_each(work: Callable[[_Given], _Found], jobs: list[_Given]) -> li
     A network pass on one core sums in the same order whatever runs beside it, so that neither batch size nor the
     number of cores changes a bit; and small frames gain more from this than from cores that share one convolution.
     """
-    threads = torch.get_num_threads()
-
-    def alone(job: _Given) -> _Found:
-        torch.set_num_threads(1)
-        return work(job)
-
-    try:
-        return list(_workers(os.getpid(), threads).map(alone, jobs))
-    finally:
-        torch.set_num_threads(threads)
+    with _STARTING:
+        workers = _workers(os.getpid(), torch.get_num_threads())
+    return list(workers.map(work, jobs))
 
 
 @functools.cache
 def _workers(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads that stay: new ones ask for all their memory anew, a fifth of a frame's time. A process that was forked
-    has none of its parent's."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="usdehaze")
+    """Threads of one core each that stay: new ones ask for all their memory anew, a fifth of a frame's time. A process
+    that was forked has none of its parent's.
+
+    What one thread sets, torch gives to those that first ask later: each asks before it sets, and the number is put
+    back once all are there.
+    """
+    started = threading.Barrier(threads + 1, timeout=START_S)
+
+    def start() -> None:
+        torch.get_num_threads()
+        torch.set_num_threads(1)
+        started.wait()
+
+    workers = ThreadPoolExecutor(threads, thread_name_prefix="usdehaze", initializer=start)
+    try:
+        for _ in range(threads):
+            workers.submit(int)
+        started.wait()
+    finally:
+        torch.set_num_threads(threads)
+    return workers

@@ -80,9 +80,10 @@ class Settings:
         for number in ("steps", "samples", "seed"):
             if isinstance(value := getattr(self, number), bool) or not isinstance(value, Integral):
                 raise UsdehazeError(f"{number} must be a whole number, found {value!r}")
-        if self.steps < 1 or self.samples < 1 or self.seed < 0:
+            object.__setattr__(self, number, int(value))  # NumPy's own would overflow
+        if self.steps < 1 or self.samples < 1 or not 0 <= self.seed < 2**63:
             raise UsdehazeError(
-                "steps and samples must be at least 1 and seed at least 0, "
+                "steps and samples must be at least 1 and seed at least 0 and below 2**63, "
                 f"found {self.steps}, {self.samples} and {self.seed}"
             )
         for share in ("strength", "caution"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -43,10 +44,11 @@ class OpenVinoEngine:
     def __call__(self, u: Tensor, sigma: float, y: Tensor, /) -> tuple[Tensor, Tensor]:
         given = feed(u, sigma, y)
         shapes = {name: list(array.shape) for name, array in given.items()}
+        key = os.getpid(), *u.shape  # a process that was forked has none of the threads that its parent's model needs
         with self._lock:
-            requests = self._compiled.get(tuple(u.shape))
+            requests = self._compiled.get(key)
             if requests is None:  # shapes that are fixed run in half the time of free ones
-                requests = self._compiled[tuple(u.shape)] = _Requests(self._compile(shapes))
+                requests = self._compiled[key] = _Requests(self._compile(shapes))
         return requests.run(given)
 
     def _compile(self, shapes: dict[str, list[int]]) -> Any:

@@ -68,9 +68,11 @@ class Scan(ABC):
         """Frames ``start`` to ``stop - 1`` (all by default) as a cine that knows where in the file it begins.
 
         Raises:
-            InputError: a frame that cannot be used.
+            InputError: a frame that cannot be used, or that there is not among those asked for.
         """
         stop = self.n_frames if stop is None else stop
+        if not 0 <= start < stop <= self.n_frames:
+            raise InputError(self.path, f"no frames {start}:{stop}", f"frames within 0:{self.n_frames}")
         times = None if self.frame_times_s is None else self.frame_times_s[start:stop]
         frames_db, tissue_mask = self._read_with_mask(start, stop)
         source = replace(self.source, first_frame=self.source.first_frame + start)

@@ -17,7 +17,10 @@ from monai.utils import TransformBackends, convert_to_dst_type, ensure_tuple_rep
 from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions, check_options
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.geometry import find_sector
+from usdehaze.geometry.sector import find_fan
+from usdehaze.io.hdf5.layouts.resemblance import PICKS, changes_in
+from usdehaze.io.limits import MIN_SIDE
+from usdehaze.io.whole_screen import fan_on_its_side
 from usdehaze.transforms.layout import array_of
 from usdehaze.transforms.meta import ESTIMATE, GEOMETRY, check_cine, cine_of, dynamic_range_of, geometry_in, name_of
 from usdehaze.transforms.result import mark_estimates
@@ -66,7 +69,8 @@ class DehazeUltrasound(Transform):
         UsdehazeError: ``return_std`` with one sample, or options that cannot be used; when first called, a device that
             is not there or weights that do not fit their card.
         InputError: when called, for frames that are not 3-D, hold NaN or values outside ``[-dynamic_range_db, 0]``,
-            whose geometry no longer fits, that have been dehazed already, or are a collated batch.
+            whose geometry no longer fits, that have been dehazed already, or are a collated batch; where the sector
+            finder is asked, also for a fan on its side, and frames that seem to lie along another axis than the first.
 
     Example:
         >>> from usdehaze.simulate import simulate_cine
@@ -160,8 +164,27 @@ class DehazeUltrasound(Transform):
         if known is not None and not isinstance(known, str):
             return known
         cine_of(img, frames, Cartesian(), span)  # checks the values before a sector is looked for in them
-        sector = find_sector(frames, -span)
-        return Cartesian(sector=sector, found_by="none" if sector is None else "sector finder")
+        check_axes(img, frames)
+        seen = find_fan(frames, -span)
+        lying = None if seen and seen.certain else fan_on_its_side(frames, -span, 1.0)
+        if lying and not (seen and seen.score >= lying.score):
+            advice = "exchange them (MONAI reads pictures and NIfTI columns first), or say geometry= of what they are"
+            raise InputError(name_of(img), "its fan lies on its side", "rows before columns", advice)
+        return Cartesian(sector=seen.sector if seen else None, found_by="sector finder" if seen else "none")
+
+
+def check_axes(image: Any, frames: np.ndarray) -> None:
+    """Refuses frames ``(T, H, W)`` of ``image`` that seem to lie along another axis than the first.
+
+    Raises:
+        InputError: they are too thin for images, or slices along another axis resemble each other far more.
+    """
+    picks = frames[np.linspace(0, len(frames) - 1, min(len(frames), PICKS)).astype(int)]
+    along_time, *others = changes_in(picks)
+    if min(frames.shape[1:]) < MIN_SIDE or min(others) < along_time / 2:
+        found = f"its frames seem to lie along another axis, found shape {tuple(image.shape)}"
+        advice = "reorder them, or say geometry= of what they are"
+        raise InputError(name_of(image), found, "frames, rows, columns", advice)
 
 
 def check_scan(image: Any) -> None:

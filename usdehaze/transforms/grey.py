@@ -25,7 +25,7 @@ class DbToGrey(Transform):
 
     Columns come before rows, as MONAI's PNG reader and writer have them: ``SaveImage(output_ext=".png")`` then writes
     the picture the right way up, and ``LoadImage`` reads the same array back. ``columns_first=False`` gives
-    ``(1, H, W)``, and ``frame="all"`` keeps ``(T, W, H)``, for what is not written as a PNG.
+    ``(1, H, W)``, and ``frame="all"`` keeps ``(T, W, H)``, for what is not written as a PNG, such as NIfTI.
 
     Metadata stay, but for the affine, which goes with the axes, and ``spatial_shape``.
 
