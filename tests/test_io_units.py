@@ -158,6 +158,15 @@ def test_decibels_that_are_not_clipped_are_decibels_of_coarse_speckle_too(tmp_pa
     assert cine.source.units == "dB" and off(cine, np.clip(stored - largest, -60, 0)) < 0.01
 
 
+@pytest.mark.parametrize("largest", [80, 100])
+def test_compounded_images_that_are_dim_or_in_per_cent_are_no_decibels_down_to_any_floor(tmp_path, largest):
+    envelope = np.sqrt((np.abs(phantom("attenuated", 24).reshape(3, 8, 400, 128)) ** 2).mean(axis=1))
+    shares = 1 + 0.6 * 20 * np.log10(envelope / envelope.max()) / 60
+    assert shares.min() > 0.01
+    cine = read(tmp_path, largest * shares, rectangle=True)
+    assert cine.source.units == "grey" and off(cine, 60 * shares - 60) < 0.01
+
+
 @pytest.mark.parametrize(("kind", "power"), [("even", 0.3), ("attenuated", 0.3), ("cyst", 0.5)])
 def test_other_compressions_over_as_wide_a_range_are_no_decibels(tmp_path, kind, power):
     assert read(tmp_path, 90 * np.abs(phantom(kind)) ** power, rectangle=True).source.units == "grey"

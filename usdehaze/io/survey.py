@@ -25,7 +25,8 @@ MOST_LAG = 32  # pixels of half a wave
 HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
 TAILS = np.array([0.01, 0.03, 0.1, 0.25])  # quantiles, those of the other side beside them
 # how far the middle of two is off 0, of their range, and the range of the first over that of the last: 0.01 to 0.26 and
-# 6 to 11 in parts of I/Q, of one brightness up to 0.06 and 3.4; images whose tails are as long are off by 0.4 or more
+# 6 to 11 in parts of I/Q, of one brightness up to 0.06 and 3.4; images whose tails are as long are off by 0.4 or more,
+# by less where their mean was taken off: these are refused, too
 LEANS = ((0.3, 4.4), (0.08, 3.0))
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 

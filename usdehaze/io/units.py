@@ -39,7 +39,7 @@ ENVELOPE_GROWTH = 0.8  # between log-compressed images (0.05 to 0.75 in real one
 ENVELOPE_SPAN = 1.0
 ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
-MIDDLE_OF_RF = 0.6  # between RF (0.45 to 0.55) and most logarithms
+MIDDLE_OF_LOGARITHMS = 0.58  # between RF (0.45 to 0.55), most images (0.17 to 0.56) and logarithms (0.60 to 0.89)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
 POWER_DB = 1.4 * SPECKLE_DB  # between envelopes (at most 5.6 dB) and their squares (twice as much)
@@ -206,8 +206,8 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             path,
             f"{called(stored.dataset)} holds {of_rf}, {low:g} to {high:g}",
             "log-compressed frames (dB <= 0), an envelope, or complex I/Q",
-            "store I/Q as complex numbers; RF and channel data must be beamformed first; in Python, units='dB' takes "
-            "the largest value as full scale",
+            "store I/Q as complex numbers; RF and channel data must be beamformed first; images without their mean "
+            "need --units grey, such decibels --units dB",
         )
     where = "Values in [0, 1]" if low >= 0 and high <= 1 else "Values >= 0" if low >= 0 else "Values"
     if not (survey.whole and high <= 255) and (low >= 0 or survey.undershoots):
@@ -240,7 +240,7 @@ def _is_rf(dtype: np.dtype, survey: Survey) -> bool:
     """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
     if survey.background is not None or survey.whole or survey.undershoots:
         return False
-    if survey.speckle.middle > MIDDLE_OF_RF and _is_above_a_floor(dtype, survey):
+    if survey.speckle.middle > MIDDLE_OF_LOGARITHMS and _is_above_a_floor(dtype, survey):
         return False  # logarithms, whose lowest values lie far below
     symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images
     return not (symmetric or off_full_speckle(survey.speckle.deviation) < 0.15)
@@ -256,9 +256,10 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     levels = grey_levels(dtype, survey)
     as_db = off_full_speckle(deviation)
     as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
-    speckle, by_chance = survey.speckle, levels.white == survey.high and not survey.whole
+    speckle, by_chance = survey.speckle, levels.white == survey.high != 100 and not survey.whole
     endless = by_chance and survey.background is None and survey.floor_share < 0.001  # as logarithms, down to any floor
     endless = endless and deviation < SPECKLE_DB * 1.2 and not speckle.growth >= ENVELOPE_GROWTH
+    endless = endless and speckle.middle > MIDDLE_OF_LOGARITHMS
     without_floor = survey.background is None or survey.undershoots
     if (survey.whole and levels.white != survey.high) or (without_floor and not endless):
         return as_db < 0.1 < as_grey
