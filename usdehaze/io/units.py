@@ -39,7 +39,6 @@ ENVELOPE_GROWTH = 0.8  # between log-compressed images (0.05 to 0.75 in real one
 ENVELOPE_SPAN = 1.0
 ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
-MIDDLE_OF_LOGARITHMS = 0.58  # between RF (0.45 to 0.55), most images (0.17 to 0.56) and logarithms (0.60 to 0.89)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
 POWER_DB = 1.4 * SPECKLE_DB  # between envelopes (at most 5.6 dB) and their squares (twice as much)
@@ -200,7 +199,7 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at least {MIN_DB:g} dB",
             "store 20 log10 of the envelope, or NaN where there is no value",
         )
-    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(stored.dtype, survey)):
+    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(survey)):
         of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
         raise InputError(
             path,
@@ -236,12 +235,10 @@ def _has_lost_its_sign(dtype: np.dtype, survey: Survey) -> bool:
     return dtype == np.int8 and survey.background == 0 and min(-survey.low, survey.high) > 64 and survey.wraps
 
 
-def _is_rf(dtype: np.dtype, survey: Survey) -> bool:
+def _is_rf(survey: Survey) -> bool:
     """Whether values of both signs are no image: they lie about zero, or nothing shows what they are."""
     if survey.background is not None or survey.whole or survey.undershoots:
         return False
-    if survey.speckle.middle > MIDDLE_OF_LOGARITHMS and _is_above_a_floor(dtype, survey):
-        return False  # logarithms, whose lowest values lie far below
     symmetric = max(abs(survey.low + 1), abs(survey.high - 1)) < 0.05  # [-1, 1], as networks take images
     return not (symmetric or off_full_speckle(survey.speckle.deviation) < 0.15)
 
@@ -256,12 +253,7 @@ def _is_above_a_floor(dtype: np.dtype, survey: Survey) -> bool:
     levels = grey_levels(dtype, survey)
     as_db = off_full_speckle(deviation)
     as_grey = off_full_speckle(deviation * DEFAULT_DYNAMIC_RANGE_DB / (levels.white - levels.black))
-    speckle, by_chance = survey.speckle, levels.white == survey.high != 100 and not survey.whole
-    endless = by_chance and survey.background is None and survey.floor_share < 0.001  # as logarithms, down to any floor
-    endless = endless and deviation < SPECKLE_DB * 1.2 and not speckle.growth >= ENVELOPE_GROWTH
-    endless = endless and speckle.middle > MIDDLE_OF_LOGARITHMS
-    without_floor = survey.background is None or survey.undershoots
-    if (survey.whole and levels.white != survey.high) or (without_floor and not endless):
+    if (survey.whole and levels.white != survey.high) or survey.background is None or survey.undershoots:
         return as_db < 0.1 < as_grey
     return not as_grey < min(0.1, as_db)
 
