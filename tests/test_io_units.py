@@ -172,38 +172,12 @@ def test_other_compressions_over_as_wide_a_range_are_no_decibels(tmp_path, kind,
     assert read(tmp_path, 90 * np.abs(phantom(kind)) ** power, rectangle=True).source.units == "grey"
 
 
-@pytest.mark.parametrize("kind", ["even", "cyst"])
-@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
-def test_a_part_of_iq_of_an_even_phantom_is_no_image(tmp_path, kind, dtype):
-    part = phantom(kind).real * (1 if dtype == np.float32 else np.iinfo(dtype).max)
-    with pytest.raises(InputError, match=r"both signs, .*store I/Q as complex numbers"):
-        read(tmp_path, part.astype(dtype))
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32])
-@pytest.mark.parametrize("speckle", [(2, 2), (6, 4)])
-def test_a_part_of_iq_is_no_image_however_coarse_its_speckle(tmp_path, dtype, speckle):
-    row, column = np.mgrid[:400, :128]
-    tissue = np.where(np.hypot(row - 220, 2.5 * (column - 64)) < 80, 0.02, 1) * np.where(row // 20 == 6, 9, 1)
-    part = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(3, 400, 128)) * tissue, (0, *speckle))
-    part *= (1 if dtype == np.float32 else np.iinfo(dtype).max) / np.abs(part).max()
-    with pytest.raises(InputError, match=r"both signs, .*store I/Q as complex numbers"):
-        read(tmp_path, part.astype(dtype))
-
-
 def test_iq_without_an_imaginary_part_is_rf(tmp_path):
     carrier = np.cos(np.arange(ECHOES.shape[1]) * 1.3)[:, None]
     for dtype in (np.complex64, np.complex128):
         with pytest.raises(InputError, match="I/Q without an imaginary part, and of both signs: RF; expected"):
             read(tmp_path, (ECHOES * carrier).astype(dtype))
     assert off(read(tmp_path, ECHOES.astype(np.complex128)), DB) < 1e-3  # an envelope, after all
-
-
-@pytest.mark.parametrize("angles", [1, 3])
-def test_that_an_envelope_may_be_power_is_told_by_its_speckle(tmp_path, angles):
-    echoes = np.sqrt(np.mean([speckled_fan(seed=seed) ** 2 for seed in range(angles)], axis=0))
-    told = [any("as that of power" in n for n in read(tmp_path, v).source.assumptions) for v in (echoes, echoes**2)]
-    assert told == [False, angles == 1]  # compounded speckle tells less
 
 
 def test_envelopes_in_integers_of_more_than_16_bits_are_envelopes(tmp_path):

@@ -23,11 +23,6 @@ DARK = 0.02  # of the range: too dark to judge speckle by
 WAVE_PIXELS = 512  # sides of what waves are sought in
 MOST_LAG = 32  # pixels of half a wave
 HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
-TAILS = np.array([0.01, 0.03, 0.1, 0.25])  # quantiles, those of the other side beside them
-# how far the middle of two is off 0, of their range, and the range of the first over that of the last: 0.01 to 0.26 and
-# 6 to 11 in parts of I/Q, of one brightness up to 0.06 and 3.4; images whose tails are as long are off by 0.4 or more,
-# by less where their mean was taken off: these are refused, too
-LEANS = ((0.3, 4.4), (0.08, 3.0))
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -42,14 +37,12 @@ class Speckle:
             after log compression, 1 where it is multiplicative, as in an envelope, compounded or not.
         span: of the natural logarithm of the means, that the growth was found over.
         middle: median value over the largest ones, above the lowest; log compression lifts it.
-        deviation_db: like ``deviation``, of 20 log10 of the values where all of a block are above 0.
     """
 
     deviation: float = math.nan
     growth: float = math.nan
     span: float = math.nan
     middle: float = math.nan
-    deviation_db: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -71,8 +64,6 @@ class Survey:
         apart: the lowest or highest value, where it stands for none: background, as far from all other values as these
             are from each other, or further.
         silent: there is -inf, the logarithm of no echo.
-        about_zero: values lie as far below 0 as above, most of them close to it and few far off, as those of RF and of
-            either part of I/Q do, however coarse their speckle.
         one_part: complex values have no imaginary part, and real ones of both signs.
     """
 
@@ -90,7 +81,6 @@ class Survey:
     apart: float | None = None
     silent: bool = False
     one_part: bool = False
-    about_zero: bool = False
 
 
 def off_full_speckle(deviation_db: float) -> float:
@@ -158,7 +148,6 @@ def look_over(stored: StoredCine, path: object) -> Survey:
         stored.dtype == np.int8 and _wraps(samples),
         _apart(samples, {low: floor_share, high: at_top / count}),
         silent,
-        about_zero=low < 0 < high and _about_zero(samples),
     )
 
 
@@ -209,9 +198,7 @@ def _speckle(samples: list[np.ndarray], low: float, high: float) -> Speckle:
     middle = float((np.median(values) - low) / (np.quantile(values, 0.9995) - low))
     usual = float(np.quantile(deviation, 0.4))
     seen = mean > DARK * (high - min(low, 0.0))
-    above = blocks[(blocks > 0).all(axis=1)]
-    in_db = float(np.quantile((20 * np.log10(above)).std(axis=1), 0.4)) if len(above) else math.nan
-    return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle, in_db)
+    return Speckle(usual, *_growth(np.log(mean[seen]), np.log(deviation[seen])), middle)
 
 
 def _growth(mean: np.ndarray, deviation: np.ndarray) -> tuple[float, float]:
@@ -298,15 +285,6 @@ def _oscillates(samples: list[np.ndarray]) -> bool:
     if len(blocks) == 0:
         return False
     return float(np.quantile(np.abs(blocks.mean(axis=1)) / deviation, 0.8)) < 0.5
-
-
-def _about_zero(samples: list[np.ndarray]) -> bool:
-    """See `Survey.about_zero`; by quantiles."""
-    values = _numbers(samples)
-    below, above = (np.quantile(values, at) for at in (TAILS, 1 - TAILS))
-    off = float((np.abs(above + below) / np.maximum(above - below, 1e-12 * np.ptp(values))).max())
-    length = float((above[0] - below[0]) / max(above[-1] - below[-1], 1e-12 * np.ptp(values)))
-    return any(off < lean and length > tails for lean, tails in LEANS)
 
 
 def _waves(samples: list[np.ndarray]) -> bool:

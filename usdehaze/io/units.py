@@ -41,8 +41,6 @@ ADDITIVE_GROWTH = 0.4
 ENVELOPE_MIDDLE = 0.15  # between envelopes (0.003 to 0.12) and most log-compressed images (0.17 to 0.63)
 MIN_DB, MAX_DB = 20.0, 120.0  # dynamic ranges that there are
 SILENCE_DB = -100.0  # decibels of nothing, where a file does not clip them
-POWER_DB = 1.4 * SPECKLE_DB  # between envelopes (at most 5.6 dB) and their squares (twice as much)
-_SQUARED = " It is as deep as that of power, the square of an envelope: if so, store its root."
 _NO_VALUE = "NaN where there is no value"
 
 
@@ -199,7 +197,7 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
             f"decibels over at least {MIN_DB:g} dB",
             "store 20 log10 of the envelope, or NaN where there is no value",
         )
-    if survey.oscillates or survey.about_zero or (low < 0 < high and _is_rf(survey)):
+    if survey.oscillates or (low < 0 < high and _is_rf(survey)):
         of_rf = "values of both signs" if low < 0 else "values that swing as RF does"
         raise InputError(
             path,
@@ -214,8 +212,7 @@ def _guess(stored: StoredCine, survey: Survey, path: object) -> tuple[str, str]:
         judged = high <= 1 or math.isfinite(speckle.deviation)  # by more than a few blocks
         additive = speckle.growth < ADDITIVE_GROWTH and speckle.span >= 0.5
         if survey.variation >= ENVELOPE_VARIATION and judged and not additive:
-            note = f"{where} taken as an envelope before log compression, by their speckle."
-            return "envelope", note + _SQUARED * (speckle.deviation_db > POWER_DB)
+            return "envelope", f"{where} taken as an envelope before log compression, by their speckle."
         if speckle.growth >= ENVELOPE_GROWTH and speckle.span >= ENVELOPE_SPAN and speckle.middle <= ENVELOPE_MIDDLE:
             return "envelope", f"{where} taken as an envelope before log compression, by their distribution."
     if stored.dtype.kind in "ui" and high > LARGEST_GREY:
