@@ -12,8 +12,8 @@ from _scans import fan_frames
 from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.geometry import image_mask
 from usdehaze.io.dicom import open_dicom
-from usdehaze.io.dicom.mark import Mark
 from usdehaze.io.dicom.series import PRODUCTS, series_description, series_number
+from usdehaze.io.dicom.write import Mark
 
 TYPE_2 = (
     "PatientName PatientID PatientBirthDate PatientSex StudyDate StudyTime ReferringPhysicianName StudyID "

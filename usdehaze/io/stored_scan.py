@@ -19,7 +19,6 @@ from usdehaze.geometry import image_mask
 from usdehaze.geometry.screen import images_of
 from usdehaze.geometry.sector import frames_used
 from usdehaze.io.detect import sha256_of
-from usdehaze.io.gaps import gaps_outside, note_on_gaps
 from usdehaze.io.levels import BY_LEVELS
 from usdehaze.io.limits import check_frames
 from usdehaze.io.names import readable
@@ -27,6 +26,7 @@ from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
 from usdehaze.io.stored_cine import TIMES_UNUSED, TIMES_WITHOUT_UNIT, StoredCine, in_metres, turned
+from usdehaze.io.survey import gaps_outside, note_on_gaps
 from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, labels_in, look_at

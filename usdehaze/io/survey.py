@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import ndimage
 
 from usdehaze.errors import InputError
-from usdehaze.io.gaps import MIN_OUTSIDE
 from usdehaze.io.names import called
 from usdehaze.io.stored_cine import StoredCine
 
@@ -23,6 +23,7 @@ DARK = 0.02  # of the range: too dark to judge speckle by
 WAVE_PIXELS = 512  # sides of what waves are sought in
 MOST_LAG = 32  # pixels of half a wave
 HALF_WAVE = 0.3  # correlation of what is half a wave apart, below 0; 0.7 in RF of half a bandwidth, none in speckle
+MIN_OUTSIDE = 0.005  # NaN, of a frame: fewer at its border are no background
 SPECKLE_DB = 5.57  # deviation of fully developed speckle after log compression, 100 pi / (sqrt(6) ln(10) 10)
 
 
@@ -299,3 +300,20 @@ def _waves(samples: list[np.ndarray]) -> bool:
         for frame in (frame, frame.T)
         for lag in range(1, min(MOST_LAG, len(frame) - 1))
     )
+
+
+def gaps_outside(values: np.ndarray) -> np.ndarray:
+    """``(H, W)`` bool: NaN that lie outside the image, in areas that reach the border of the frame."""
+    missing = np.isnan(values)
+    border = np.ones_like(missing)
+    border[1:-1, 1:-1] = False
+    outside: np.ndarray = ndimage.binary_propagation(missing & border, mask=missing)
+    return outside if outside.mean() >= MIN_OUTSIDE else np.zeros_like(missing)
+
+
+def note_on_gaps(frames: list[np.ndarray]) -> tuple[str, ...]:
+    """What to tell about NaN outside the image in some ``(H, W)`` frames; nothing where there are none."""
+    if all(np.isfinite(frame).all() for frame in frames):
+        return ()
+    share = float(np.mean([gaps_outside(frame).mean() for frame in frames]))
+    return (f"NaN outside the image taken as the floor: {100 * share:.2g} % of the pixels.",) if share > 0 else ()

@@ -8,11 +8,12 @@ import numpy as np
 
 from usdehaze.cine import Sector
 from usdehaze.geometry.screen import UNUSUAL, echo_boxes, look_around, rectangle, sectors_beside, upside_down
-from usdehaze.geometry.sector import Fit, find_fan
-from usdehaze.geometry.upright import turned_symmetry
+from usdehaze.geometry.sector import Fit, block_mean, find_fan, largest_component, mostly_seen
 from usdehaze.notes import Guess
 
-ON_ITS_SIDE = 0.05  # see `turned_symmetry`; -0.6 to 0.04 in real images
+MIRRORED_PX = 128  # of the mask that is compared with its mirror images
+MIRRORED_LEVEL = 0.06  # of the range above the background: how bright a pixel must be to count as image
+ON_ITS_SIDE = 0.05  # see `_turned_symmetry`; -0.6 to 0.04 in real images
 BORDER = 0.02  # of the height and width of a frame
 WHITE = 0.98  # of full scale: lossy compression leaves no purer white
 BLANK_PX = 512  # sides of what is searched of frames that are blank
@@ -123,7 +124,7 @@ def fan_on_its_side(frames_db: np.ndarray, floor_db: float, aspect: float, evide
 
     ``evidence`` is the least for one with its apex at the left; at the right it takes `UNUSUAL`.
     """
-    if turned_symmetry(frames_db, floor_db) < ON_ITS_SIDE:
+    if _turned_symmetry(frames_db, floor_db) < ON_ITS_SIDE:
         return None
     turned = frames_db.swapaxes(1, 2)
     if (fit := find_fan(turned, floor_db, 1 / aspect)) is not None and fit.evidence >= evidence:
@@ -170,3 +171,27 @@ def labels_in(frames: np.ndarray) -> int:
     others = frames[:, :, :-1] != background
     flat = (frames[:, :, 1:] == frames[:, :, :-1])[others]
     return len(values) if flat.size and flat.mean() > MOSTLY else 0
+
+
+def _turned_symmetry(frames_db: np.ndarray, floor_db: float) -> float:
+    """How much more alike the image's top and bottom are than its left and right, in [-1, 1].
+
+    Above 0 for a fan that lies on its side, below 0 for an upright one, about 0 for a rectangle.
+
+    Args:
+        frames_db: ``(T, H, W)`` dB in ``[floor_db, 0]``.
+        floor_db: the value of black, negative dB.
+    """
+    image = mostly_seen(frames_db)
+    bright = image > float(np.quantile(image, 0.05)) + MIRRORED_LEVEL * abs(floor_db)
+    mask = largest_component(block_mean(bright, max(1, max(bright.shape) // MIRRORED_PX)) > 0.5)
+    if not mask.any():
+        return 0.0
+    rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    image = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return _alike(image, image[::-1]) - _alike(image, image[:, ::-1])
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> float:
+    """Intersection over union."""
+    return float((one & other).sum() / (one | other).sum())

@@ -18,7 +18,7 @@ from usdehaze.cine import Cartesian, Geometry, Polar
 from usdehaze.dehazing.dehazer import Dehazer, DehazerOptions, check_options
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.geometry.sector import find_fan
-from usdehaze.io.hdf5.layouts.resemblance import PICKS, changes_in
+from usdehaze.io.hdf5.layouts.resemblance import lie_elsewhere
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.whole_screen import fan_on_its_side
 from usdehaze.transforms.layout import array_of
@@ -179,9 +179,7 @@ def check_axes(image: Any, frames: np.ndarray) -> None:
     Raises:
         InputError: they are too thin for images, or slices along another axis resemble each other far more.
     """
-    picks = frames[np.linspace(0, len(frames) - 1, min(len(frames), PICKS)).astype(int)]
-    along_time, *others = changes_in(picks)
-    if min(frames.shape[1:]) < MIN_SIDE or min(others) < along_time / 2:
+    if min(frames.shape[1:]) < MIN_SIDE or lie_elsewhere(frames.__getitem__, len(frames)):
         found = f"its frames seem to lie along another axis, found shape {tuple(image.shape)}"
         advice = "reorder them, or say geometry= of what they are"
         raise InputError(name_of(image), found, "frames, rows, columns", advice)

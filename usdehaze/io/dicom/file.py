@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydicom.dataset import Dataset
 from pydicom.uid import UID, JPEGBaseline8Bit, RLELossless
+from scipy import ndimage
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat, make_decoder, read_pixel_format
@@ -39,7 +40,6 @@ from usdehaze.io.dicom.header import (
     word,
 )
 from usdehaze.io.dicom.native import BY_FILE, Layout, count_note, native_layout
-from usdehaze.io.dicom.padding import at_edges, padding_values
 from usdehaze.io.dicom.timing import find_frame_times
 from usdehaze.io.dicom.video import VIDEO_SYNTAXES, VideoFrames
 from usdehaze.io.picture import Picture
@@ -155,14 +155,14 @@ class DicomFile:
 
     def _leave_out_padding(self) -> None:
         """Takes what pads grey frames out to a rectangle as black, where it is not."""
-        padding = padding_values(self.header.attributes, self.pixel_format)
+        padding = _padding_values(self.header.attributes, self.pixel_format)
         black, decode = max(int(self.levels.low), 0), self._decode
         if padding is None or self.levels(np.array(padding)).max() <= 0:
             return
 
         def without_padding(index: int) -> tuple[np.ndarray, str]:
             samples, photometric = decode(index)
-            return np.where(at_edges((samples >= padding[0]) & (samples <= padding[1])), black, samples), photometric
+            return np.where(_at_edges((samples >= padding[0]) & (samples <= padding[1])), black, samples), photometric
 
         self._decode = without_padding
         self.notes += ("Pixels around the image that have Pixel Padding Value are taken as black.",)
@@ -310,3 +310,17 @@ def rescale(attributes: Dataset) -> tuple[float, float]:
     usable = len(slope) == 1 and math.isfinite(slope[0]) and slope[0] != 0
     shifted = len(intercept) == 1 and math.isfinite(intercept[0])
     return slope[0] if usable else 1.0, intercept[0] if shifted else 0.0
+
+
+def _padding_values(attributes: Dataset, pixel_format: PixelFormat) -> tuple[int, int] | None:
+    """Lowest and highest stored value of pixels that are no image (0028,0120 and 0121); None of colours or of none."""
+    ends = numbers(attributes, "PixelPaddingValue")[:1] + numbers(attributes, "PixelPaddingRangeLimit")[:1]
+    usable = ends and all(0 <= end < 2**pixel_format.bits_stored for end in ends)
+    return (int(min(ends)), int(max(ends))) if usable and not is_colour(pixel_format) else None
+
+
+def _at_edges(mask: np.ndarray) -> np.ndarray:
+    """The parts ``(H, W)`` bool of a mask that reach the edges of the frame: those inside are image."""
+    parts, _ = ndimage.label(mask)
+    edges = np.concatenate([parts[0], parts[-1], parts[:, 0], parts[:, -1]])
+    return np.isin(parts, np.unique(edges[edges > 0]))

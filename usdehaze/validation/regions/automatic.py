@@ -11,8 +11,7 @@ from scipy import ndimage
 from usdehaze.cine import Cine
 from usdehaze.errors import InputError
 from usdehaze.geometry import image_mask
-from usdehaze.validation.regions.masks import PackedMasks
-from usdehaze.validation.regions.model import AUTOMATIC, Region, Regions, checked
+from usdehaze.validation.regions.model import AUTOMATIC, PackedMasks, Region, Regions, checked
 
 if TYPE_CHECKING:
     from usdehaze.io.own_files import LazyCine

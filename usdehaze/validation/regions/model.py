@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,13 +13,38 @@ from scipy import ndimage
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
-from usdehaze.validation.regions.masks import PackedMasks
 
 ROLES = ("tissue", "haze")
 FAINT = "faint"  # walls at risk; beside tissue and haze, or alone
 AUTOMATIC = "automatic"  # origin of regions that nobody drew
 GIVEN = "given"
 MOST_OUTSIDE = 0.01  # of a region's pixels beyond the image: more are told
+
+
+class PackedMasks:
+    """Masks of one size, kept as deflated bits and unpacked a frame at a time.
+
+    Read like a bool array ``(N, H, W)``: ``len(masks)``, ``masks[n]``; some 100 bytes a mask.
+
+    Args:
+        masks: bool ``(H, W)`` each, taken one at a time.
+        shape: ``(H, W)``.
+    """
+
+    def __init__(self, masks: Iterable[np.ndarray], shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self._packed = [zlib.compress(np.packbits(mask).tobytes(), 1) for mask in masks]
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        bits = np.frombuffer(zlib.decompress(self._packed[index]), np.uint8)
+        return np.unpackbits(bits, count=self.shape[0] * self.shape[1]).astype(bool).reshape(self.shape)
+
+    def any(self) -> bool:
+        """Whether any pixel of any mask is inside."""
+        return any(self[n].any() for n in range(len(self)))
 
 
 @dataclass(frozen=True)

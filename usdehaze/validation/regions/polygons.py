@@ -12,8 +12,7 @@ import numpy as np
 from usdehaze.budget import read_text, spend
 from usdehaze.cine import Geometry, positions_m
 from usdehaze.errors import InputError
-from usdehaze.validation.regions.masks import PackedMasks
-from usdehaze.validation.regions.model import FAINT, ROLES, Region
+from usdehaze.validation.regions.model import FAINT, ROLES, PackedMasks, Region
 
 NAMES = ("name", "role", "frames", "polygon", "units")  # of what a region has
 UNITS = {"px": None, "mm": 1e-3, "m": 1.0}  # metres a unit

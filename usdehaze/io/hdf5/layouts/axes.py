@@ -28,14 +28,13 @@ from usdehaze.io.hdf5.layouts.packing import unpacked
 from usdehaze.io.hdf5.layouts.resemblance import (
     COLOUR_LIKENESS,
     COLOUR_SHARE,
-    PICKS,
+    FAR_MORE,
     SLICES_LIKENESS,
     SLICES_SHARE,
     changes,
-    changes_in,
+    lie_elsewhere,
     likeness,
     shared_levels,
-    thinned,
 )
 from usdehaze.io.limits import MIN_SIDE
 from usdehaze.io.luma import luma
@@ -44,7 +43,6 @@ from usdehaze.io.picture import Picture
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
-FAR_MORE = 2  # times as alike: what tells frames from other slices
 UNUSUAL = ", the usual order, although slices along another axis are more alike"
 MOST_PIXELS = 2048  # along either side of what colours are judged by
 MOST_SLENDER = 100  # ratio of the sides of an image: more where each frame has been flattened into a row
@@ -183,9 +181,7 @@ def third_axis(stored: StoredCine, path: object, settle: str) -> Guess:
     Raises:
         InputError: slices along another axis resemble each other far more: these are the frames.
     """
-    picks = np.linspace(0, stored.shape[0] - 1, min(stored.shape[0], PICKS)).astype(int)
-    of_frames, *others = changes_in(np.stack([thinned(stored.read(int(index))) for index in picks]))
-    if min(others) < of_frames / 2:
+    if lie_elsewhere(stored.read, stored.shape[0]):
         found = "its frames seem to lie along another axis than the third"
         raise InputError(path, found, "columns x rows x frames", f"store them so, or say which they are with {settle}")
     return Guess("The third axis taken as frames.", settle)

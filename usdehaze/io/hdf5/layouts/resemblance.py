@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import h5py
 import numpy as np
 from scipy import ndimage
@@ -9,6 +11,7 @@ from scipy import ndimage
 from usdehaze.io.hdf5.layouts.blocks import plain
 
 PICKS = 8  # slices looked at
+FAR_MORE = 2  # times as alike: what tells frames from other slices
 SIDE = 512  # of a slice at most; of longer ones every second value, or fewer
 TOLERANCE = 0.01  # of the range of values: how well one colour tells the others
 COLOUR_SHARE = 0.8  # of the pixels that are not background, where it does
@@ -34,7 +37,14 @@ def changes(dataset: h5py.Dataset, axes: list[int], fixed: dict[int, int] | None
     return [found[axis] for axis in axes]
 
 
-def thinned(values: np.ndarray) -> np.ndarray:
+def lie_elsewhere(frames: Callable[[int], np.ndarray], count: int) -> bool:
+    """Whether slices along another axis of ``count`` frames ``(H, W)``, by index, resemble each other far more."""
+    picks = np.linspace(0, count - 1, min(count, PICKS)).astype(int)
+    of_frames, *others = changes_in(np.stack([_thinned(frames(int(index))) for index in picks]))
+    return min(others) < of_frames / FAR_MORE
+
+
+def _thinned(values: np.ndarray) -> np.ndarray:
     """A slice ``(H, W)``, of one that is large every second value, or fewer."""
     height, width = values.shape
     return values[_thin(height), _thin(width)]
