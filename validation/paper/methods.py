@@ -87,6 +87,8 @@ METHODS: dict[str, Method] = {
         "pigdm alone": _joint("pigdm", alone=True),
         "dps alone": _joint("dps", alone=True),
         "projection alone": _joint("projection", FEW, alone=True),
+        "pigdm alone, tuned": _joint("pigdm", alone=True),
+        "dps alone, tuned": _joint("dps", alone=True),
         "exact alone, 20 steps": _few("exact pigdm", 20, "dpmpp-2m", alone=True),
         "proximal alone, 20 steps": _few("proximal", 20, "stochastic", alone=True),
         "exact, 20 steps": _few("exact pigdm", 20, "dpmpp-2m"),
