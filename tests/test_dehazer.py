@@ -11,7 +11,7 @@ from _tiny_priors import write_tiny_priors
 
 from usdehaze.cine import Cartesian, Cine, Sector, Source
 from usdehaze.dehazing.dehazer import Dehazer
-from usdehaze.dehazing.device import run_jobs
+from usdehaze.dehazing.device import by_sixteen, run_jobs
 from usdehaze.dehazing.settings import PRESETS, WITH_RULES, Settings
 from usdehaze.diffusion.sde import PaperVE
 from usdehaze.errors import UsdehazeError
@@ -63,15 +63,42 @@ def test_jobs_that_share_a_pass_on_a_gpu_have_equally_many_samples(cine, monkeyp
     """There, last bits depend on the rows of a pass, and so must these not on the frames that come along."""
     found = []
 
-    def run_jobs(device, run, jobs):
+    def run_jobs(devices, run, jobs):
         if jobs and isinstance(jobs[0][-1], range):
             (length,) = {len(samples) for _, samples in jobs}
             found.append(length)
-        return [each for job in jobs for each in run([job])]
+        return [each for job in jobs for each in run([job], devices[0])]
 
     monkeypatch.setattr("usdehaze.dehazing.dehazer.run_jobs", run_jobs)
     dehazer(steps=1, **options, device="cpu").dehaze(part(cine, 0, 2))
     assert found == lengths
+
+
+@pytest.mark.parametrize("options", [{"samples": 6}, {"guidance": "proximal"}])
+def test_several_gpus_take_turns_and_the_result_is_that_of_one(cine, monkeypatch, options):
+    """CPUs stand for GPUs: passes of several frames, by networks that each device has for itself."""
+    devices, used = [torch.device("cpu"), torch.device("cpu", 0)], set()
+
+    def run_jobs(devices, run, jobs):
+        def noted(some, device):
+            if isinstance(jobs[0][-1], range):
+                used.add((device, both.chains[device]))
+            return run(some, device)
+
+        return by_sixteen(devices, noted, jobs)
+
+    monkeypatch.setattr("usdehaze.dehazing.device.CUDA_CHUNK", 2)
+    monkeypatch.setattr("usdehaze.dehazing.dehazer.run_jobs", run_jobs)
+    both = dehazer(**options)
+    alone = both.dehaze(cine)
+    monkeypatch.setattr("usdehaze.dehazing.dehazer.find_devices", lambda names: devices)
+    both = dehazer(**options, device="cuda:0,cuda:1")
+    shared = both.dehaze(cine)
+    assert {device for device, _ in used} == set(devices) and len({chain for _, chain in used}) == 3
+    assert both.with_settings(both.settings).devices == devices
+    np.testing.assert_allclose(shared.tissue, alone.tissue, atol=0.01)  # a thread of a CPU may add up in another order
+    np.testing.assert_allclose(shared.haze, alone.haze, atol=0.01)
+    assert shared.settings["device"] == "cpu,cpu:0"
 
 
 def test_number_of_cores_never_changes_a_bit(cine, whole):
@@ -92,13 +119,13 @@ def test_threads_that_come_later_have_all_cores():
         torch.set_num_threads(3 if threads != 3 else 2)
         there = torch.get_num_threads()
 
-        def look(jobs):
+        def look(jobs, _):
             later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
             later.start()
             later.join()
             return [torch.get_num_threads() for _ in jobs]
 
-        assert run_jobs(torch.device("cpu"), look, [0] * 8) == [1] * 8 and found == [there] * 8
+        assert run_jobs([torch.device("cpu")], look, [0] * 8) == [1] * 8 and found == [there] * 8
     finally:
         torch.set_num_threads(threads)
 
@@ -250,6 +277,7 @@ def test_a_rectangle_of_odd_size_comes_back_in_its_own_size():
         ({"samples": 0}, "steps and samples must be at least 1"),
         ({"seed": 2**63}, r"seed at least 0 and below 2\*\*63"),
         ({"device": "abacus"}, "no device 'abacus'"),
+        ({"device": "cpu,cpu"}, "several have to be CUDA devices, each once, such as cuda:0,cuda:1"),
         ({"engine": None}, "no engine None; there are auto, torch"),
         ({"batch_size": 0}, "batch size must be at least 1"),
         ({"tissue_prior": "nowhere"}, "no such prior"),

@@ -79,12 +79,12 @@ class Number(click.ParamType):
 
 
 class Device(click.ParamType):
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    """``auto``, ``cpu``, ``cuda``, ``cuda:N``, or several of the last with commas between them."""
 
     name = "device"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", str(value), re.ASCII):
+        if not re.fullmatch(r"auto|cpu|cuda|cuda:\d{1,3}(,cuda:\d{1,3})*", str(value), re.ASCII):
             self.fail(f"{value!r} is not one of auto, cpu, cuda, cuda:N", param, ctx)
         return str(value)
 
@@ -132,7 +132,9 @@ def model_options(command: _Command) -> _Command:
         click.option("--posterior", metavar="P", help="Another learned posterior."),
         click.option("--tissue-prior", metavar="P", help="Another tissue prior; a rule then guides the two priors."),
         click.option("--haze-prior", metavar="P", help="Another haze prior."),
-        click.option("--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N"),
+        click.option(
+            "--device", type=Device(), default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N[,cuda:M]"
+        ),
         click.option(
             "--engine",
             type=click.Choice(("auto", *ENGINES)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Protocol
 
 import torch
@@ -18,7 +19,7 @@ from usdehaze.diffusion.learned import Learned
 from usdehaze.diffusion.observation import GaussianNoise, Observation
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.diffusion.streams import Streams
-from usdehaze.engines.registry import Engine
+from usdehaze.engines.registry import Engine, TorchEngine
 from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
 from usdehaze.priors.prior import Prior
 
@@ -34,6 +35,9 @@ class Chain(Protocol):
 
     @property
     def at_once(self) -> int: ...
+
+    def on(self, device: torch.device) -> Chain:
+        """The same with copies of the networks on another device."""
 
     def networks(self) -> dict[str, str]:
         """Names and hashes of the networks; of a learned posterior also what its two sides learned from."""
@@ -66,6 +70,10 @@ class LearnedChain:
     def __init__(self, posterior: LearnedPosterior, engine: Engine) -> None:
         self.posterior, self.engine = posterior, engine
 
+    def on(self, device: torch.device) -> LearnedChain:
+        posterior = deepcopy(self.posterior).to(device)
+        return LearnedChain(posterior, TorchEngine(posterior))
+
     def networks(self) -> dict[str, str]:
         return of_posterior(self.posterior.name, self.posterior.card)
 
@@ -91,6 +99,9 @@ class GuidedChain:
 
     def __init__(self, tissue: Prior, haze: Prior | None) -> None:
         self.tissue, self.haze = tissue, haze
+
+    def on(self, device: torch.device) -> GuidedChain:
+        return GuidedChain(deepcopy(self.tissue).to(device), self.haze and deepcopy(self.haze).to(device))
 
     def networks(self) -> dict[str, str]:
         return of_priors(self.tissue.name, None if self.haze is None else self.haze.name)

@@ -15,7 +15,7 @@ from usdehaze.choices import PRECISIONS, EngineName, Precision
 from usdehaze.cine import Cine, Geometry, blocks
 from usdehaze.dehazing.chain import Chain, GuidedChain, LearnedChain
 from usdehaze.dehazing.decision import quantiles, spread
-from usdehaze.dehazing.device import check_device_name, find_device, jobs_at_once, run_jobs
+from usdehaze.dehazing.device import check_device_name, find_devices, jobs_at_once, run_jobs
 from usdehaze.dehazing.masking import joined, keep_what_is_no_tissue
 from usdehaze.dehazing.registry import LEARNED, ObservationEntry, RuleEntry, SamplerEntry, name_of
 from usdehaze.dehazing.settings import POSTERIOR, PRIORS, Preset, Settings, preset_with, settings_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Draw = tuple[int, range]  # place of a frame in its batch, and numbers of its samples
 INTERVAL = (0.025, 0.975)
+CPU = torch.device("cpu")
 
 
 class DehazerOptions(TypedDict, total=False):
@@ -71,7 +72,7 @@ class Dehazer:
         model: the learned posterior, or the tissue prior for one of the rules.
         haze: its haze prior, on the same grid; None gives the comparison without a haze prior.
         settings: see `Settings`; None for the preset "fast".
-        device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one.
+        device: "cpu", "cuda", "cuda:N", or "auto" for CUDA where there is one; several, "cuda:0,cuda:1", share frames.
         batch_size: frames taken on at a time, or "auto". Never changes a result.
         precision: "fp32", or "bf16" for the networks (autocast; worth it on CUDA and on CPUs with AMX); "int8" for the
             learned posterior by onnxruntime at one noise level, see `usdehaze.engines.int8`.
@@ -101,7 +102,8 @@ class Dehazer:
                 raise UsdehazeError(f"{network.card['name']} is of colour images; expected a network of scans")
         given: Any = getattr(engine, "name", engine)
         check_engine(given)
-        self.device = find_device("cpu" if device == "auto" and given not in ("auto", "torch") else device)
+        self.devices = find_devices("cpu" if device == "auto" and given not in ("auto", "torch") else device)
+        self.device, self._on = self.devices[0], ",".join(map(str, self.devices))
         self.precision = check_precision(precision)
         levels = self.settings.steps, self.settings.sigma_max
         check_fits(given, self.settings.by_rule, self.device, self.precision, levels)
@@ -117,9 +119,10 @@ class Dehazer:
             self.chain: Chain = LearnedChain(model, self.engine)
         else:
             self.chain = GuidedChain(model, self.haze)
+        self.chains = {self.device: self.chain, **{device: self.chain.on(device) for device in self.devices[1:]}}
         self.grid = ModelGrid(*model.card["grid"])
         check_batch_size(batch_size)
-        self.batch_size = 2 * jobs_at_once(self.device) if batch_size == "auto" else int(batch_size)
+        self.batch_size = 2 * jobs_at_once(self.device) * len(self.devices) if batch_size == "auto" else int(batch_size)
         self._mapped: tuple[Geometry, tuple[int, ...], list[tuple[Geometry, Mapper]]] | None = None
 
     @classmethod
@@ -218,7 +221,7 @@ class Dehazer:
         passes: list[int] = []
         scale = self.settings.strength * span
 
-        def finish(some: list[tuple[np.ndarray, list[Tensor], int]]) -> list[None]:
+        def finish(some: list[tuple[np.ndarray, list[Tensor], int]], _: torch.device) -> list[None]:
             for frame, draws, at in some:
                 parts, native, here = self._decide(draws, between is not None), frame[None], slice(at, at + 1)
                 tissue[here] = _lowered(mapper, native, scale * parts.gain.numpy(), span)
@@ -236,14 +239,14 @@ class Dehazer:
             drawn, made = self._draw(y, seen, span)
             passes += made
             made_of = [(*each, block.start + b) for b, each in enumerate(zip(native, drawn, strict=True))]
-            run_jobs(torch.device("cpu"), finish, made_of)
+            run_jobs([CPU], finish, made_of)
             if progress:
                 progress(block.stop, n_frames)
         settings = {
             **self.told,
             **({"own_settings": own} if (own := self.settings.own()) else {}),
             "evaluations": round(self.settings.samples * sum(passes) / len(passes)),
-            "device": str(self.device),
+            "device": self._on,
             "engine": self.engine.name if self.engine else "torch",
         }
         return Result(cine, tissue, haze, std, settings, between)
@@ -256,7 +259,7 @@ class Dehazer:
     def with_settings(self, settings: Settings) -> Dehazer:
         """The same networks, device, batch size, precision and engine under other settings."""
         engine: Literal["torch"] | Engine = self.engine or "torch"
-        return Dehazer(self.model, self.haze, settings, str(self.device), self.batch_size, self.precision, engine)
+        return Dehazer(self.model, self.haze, settings, self._on, self.batch_size, self.precision, engine)
 
     def split(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> Split:
         """Splits frames that lie on the model grid.
@@ -267,23 +270,25 @@ class Dehazer:
             dynamic_range_db: dB that [0, 1] spans.
         """
         drawn, _ = self._draw(y, seen, dynamic_range_db)
-        return Split.joined(run_jobs(torch.device("cpu"), lambda some: [self._decide(draws) for draws in some], drawn))
+        return Split.joined(run_jobs([CPU], lambda some, _: [self._decide(draws) for draws in some], drawn))
 
     def _draw(self, y: Tensor, seen: Tensor, dynamic_range_db: float) -> tuple[list[list[Tensor]], tuple[int, ...]]:
         """The draws of each frame ``(samples, 1 + Q, depth, angle)``, haze level and gains; passes of every draw."""
         k, at_once = self.settings.samples, self.chain.at_once
         draws = [(b, range(i, min(i + at_once, k))) for i in range(0, k, at_once) for b in range(len(y))]
-        seen_there = seen.to(self.device)
+        seen_there = {device: seen.to(device) for device in self.devices}
 
-        def run(some: list[Draw]) -> list[tuple[Tensor, int]]:
+        def run(some: list[Draw], device: torch.device) -> list[tuple[Tensor, int]]:
             keys = [(self.settings.seed, sample) for _, samples in some for sample in samples]
-            frames = torch.cat([y[b].expand(len(samples), -1, -1) for b, samples in some])[:, None].to(self.device)
-            with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-                drawn, passes = self.chain.sample(self.settings, frames, seen_there, keys, dynamic_range_db)
+            frames = torch.cat([y[b].expand(len(samples), -1, -1) for b, samples in some])[:, None].to(device)
+            with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+                drawn, passes = self.chains[device].sample(
+                    self.settings, frames, seen_there[device], keys, dynamic_range_db
+                )
             return [(of_frame, passes) for of_frame in drawn.split([len(samples) for _, samples in some])]
 
         n = k // at_once * len(y)  # the shorter draws by themselves: a pass on a GPU always has as many rows
-        found = run_jobs(self.device, run, draws[:n]) + run_jobs(self.device, run, draws[n:])
+        found = run_jobs(self.devices, run, draws[:n]) + run_jobs(self.devices, run, draws[n:])
         return [[drawn for drawn, _ in found[b :: len(y)]] for b in range(len(y))], tuple(passes for _, passes in found)
 
     def _decide(self, draws: list[Tensor], interval: bool = True) -> Split:
@@ -308,7 +313,8 @@ def check_options(**options: Unpack[DehazerOptions]) -> Settings:
         UsdehazeError: see `Dehazer.from_pretrained`.
     """
     settings = settings_of(**options)
-    check_device_name(options.get("device", "auto"))
+    for name in str(options.get("device", "auto")).split(","):
+        check_device_name(name)
     check_precision(options.get("precision", "fp32"))
     check_batch_size(options.get("batch_size", "auto"))
     check_engine(options.get("engine", "auto"))

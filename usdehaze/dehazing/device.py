@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -35,6 +36,20 @@ def find_device(name: str) -> torch.device:
     return device
 
 
+def find_devices(names: str) -> list[torch.device]:
+    """The devices of a name as of `find_device`, or of several with commas between them, which share the frames.
+
+    Raises:
+        UsdehazeError: see `find_device`; several that are not CUDA devices, each named once.
+    """
+    devices = [find_device(name) for name in str(names).split(",")]
+    if len(devices) > 1 and (
+        len({d.index for d in devices} - {None}) < len(devices) or any(d.type != "cuda" for d in devices)
+    ):
+        raise UsdehazeError(f"device {names}: several have to be CUDA devices, each once, such as cuda:0,cuda:1")
+    return devices
+
+
 def check_device_name(name: str) -> None:
     """Raises a `UsdehazeError` for what is not the name of a device, there or not."""
     if name == "auto":
@@ -52,14 +67,28 @@ def jobs_at_once(device: torch.device) -> int:
     return CUDA_CHUNK if device.type == "cuda" else torch.get_num_threads()
 
 
-def run_jobs(device: torch.device, run: Callable[[list[_Given]], list[_Found]], jobs: list[_Given]) -> list[_Found]:
+def run_jobs(
+    devices: list[torch.device], run: Callable[[list[_Given], torch.device], list[_Found]], jobs: list[_Given]
+) -> list[_Found]:
     """What ``run`` finds for each job, given one at a time on a CPU; 16 on a GPU, filled up where there are fewer."""
-    if device.type != "cuda":
-        return _one_thread_each(lambda job: run([job])[0], jobs)
+    if devices[0].type == "cuda":
+        return by_sixteen(devices, run, jobs)
+    return _one_thread_each(lambda job: run([job], devices[0])[0], jobs)
+
+
+def by_sixteen(
+    devices: list[torch.device], run: Callable[[list[_Given], torch.device], list[_Found]], jobs: list[_Given]
+) -> list[_Found]:
+    """See `run_jobs`; GPUs take turns. Last bits are alike where these are."""
     padded = jobs + jobs[:1] * (-len(jobs) % CUDA_CHUNK)
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
-        chunks = [run(padded[i : i + CUDA_CHUNK]) for i in range(0, len(padded), CUDA_CHUNK)]
-    return [found for chunk in chunks for found in chunk][: len(jobs)]
+    chunks = [padded[i : i + CUDA_CHUNK] for i in range(0, len(padded), CUDA_CHUNK)]
+    with (
+        torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
+        ThreadPoolExecutor(len(devices)) as threads,
+    ):
+        spread = threads.map if len(devices) > 1 else map
+        found = list(spread(run, chunks, itertools.cycle(devices)))
+    return list(itertools.chain.from_iterable(found))[: len(jobs)]
 
 
 def _one_thread_each(work: Callable[[_Given], _Found], jobs: list[_Given]) -> list[_Found]:

@@ -84,6 +84,13 @@ def checks(device: str, size: Size) -> list[dict[str, Any]]:
         alone = torch.cat([split(dehazer, frames[[i], 0]) for i in range(n)])
         row(f"{guidance}, same run twice: largest difference", float((once - again).abs().max()), 0.0)
         row(f"{guidance}, all at once against each alone: largest difference", float((once - alone).abs().max()), 0.0)
+        if device == "cuda" and torch.cuda.device_count() > 1:
+            every = ",".join(f"cuda:{i}" for i in range(torch.cuda.device_count()))
+            times = 8 * torch.cuda.device_count()  # passes for each
+            dehazer = Dehazer.from_pretrained(guidance=guidance, samples=SAMPLES, steps=4, device=every)
+            shared = split(dehazer, frames[:, 0].repeat(times, 1, 1))
+            off = float((shared - once.repeat(times, 1, 1, 1)).abs().max())
+            row(f"{guidance}, {every} against one: largest difference", off, 0.0)
     return rows
 
 
