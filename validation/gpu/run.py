@@ -89,8 +89,8 @@ def checks(device: str, size: Size) -> list[dict[str, Any]]:
             times = 8 * torch.cuda.device_count()  # passes for each
             dehazer = Dehazer.from_pretrained(guidance=guidance, samples=SAMPLES, steps=4, device=every)
             shared = split(dehazer, frames[:, 0].repeat(times, 1, 1))
-            off = float((shared - once.repeat(times, 1, 1, 1)).abs().max())
-            row(f"{guidance}, {every} against one: largest difference", off, 0.0)
+            difference = (shared - once.repeat(times, 1, 1, 1)).abs().max()
+            row(f"{guidance}, {every} against one: largest difference", float(difference), 0.0)
     return rows
 
 
