@@ -42,6 +42,8 @@ def test_dry_run_checks_measures_trains_and_evaluates_without_monai_and_pydicom(
         ("fast", "proximal"),
     ]
     assert all(row["frames_per_s"] > 0 for row in results["speed"])
+    (row,) = results["compiled"]
+    assert row["eager_ms"] > 0 and row["compiled_ms"] > 0 and row["difference"] <= 1e-5
     for name in ("hearts", "quiet-hearts", "posterior", "tissue-ncsnv2", "haze-ncsnv2"):
         paper = name.endswith("ncsnv2")
         kind = name.partition("-")[0] if paper else "posterior"

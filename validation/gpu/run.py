@@ -37,6 +37,7 @@ import torch
 from usdehaze.choices import PRIOR_KINDS, Precision
 from usdehaze.dehazing.decision import quantiles, spread
 from usdehaze.dehazing.dehazer import INTERVAL, Dehazer
+from usdehaze.dehazing.device import CUDA_CHUNK
 from usdehaze.dehazing.registry import LEARNED
 from usdehaze.dehazing.settings import POSTERIOR, Preset
 from usdehaze.diffusion.denoiser import Problem
@@ -209,6 +210,37 @@ def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
     return rows
 
 
+def compiled(device: str, size: Size) -> list[dict[str, Any]]:
+    """ms of a pass of the posterior as it is, and by PyTorch's compiler with CUDA graphs, and how far they are apart.
+
+    No engine compiles: these rows say whether one would be worth it, for the frames of a GPU's pass and for one frame.
+    """
+    cuda = device.startswith("cuda")
+    posterior = LearnedPosterior.load(POSTERIOR).to(device).eval()
+    how: dict[str, Any] = {"mode": "reduce-overhead"} if cuda else {"backend": "eager"}  # on a CPU: that it runs
+    rows = []
+    for frames in (4 * CUDA_CHUNK, 4) if cuda else (2,):
+        for precision in ("fp32", "bf16") if cuda else ("fp32",):
+            y = torch.rand(frames, 1, size.grid, size.grid, generator=torch.Generator().manual_seed(0)).to(device)
+            u = torch.cat([y, y], dim=1) * 0.5
+            row: dict[str, Any] = {"frames": frames, "precision": precision}
+            told = {}
+            for name, network in (("eager", posterior), ("compiled", torch.compile(posterior, **how))):
+                with torch.no_grad(), torch.autocast(device.split(":")[0], torch.bfloat16, precision == "bf16"):
+                    for _ in range(3):  # graphs are recorded at the second
+                        told[name] = network(u, 100.0, y)[1].float().clone()
+                    synchronise(device)
+                    began = time.perf_counter()
+                    for _ in range(20 if cuda else 1):
+                        network(u, 100.0, y)
+                    synchronise(device)
+                row[f"{name}_ms"] = round(1000 * (time.perf_counter() - began) / (20 if cuda else 1), 3)
+            row["difference"] = float((told["eager"] - told["compiled"]).abs().max())
+            rows.append(row)
+            print(json.dumps(row))
+    return rows
+
+
 def compare(out: Path, ours: list[Work], device: str, size: Size) -> dict[str, Any]:
     """The mean of the trained halves, ``ours``, against the shipped posterior; its card then says how it did."""
     source = SimulatedFrames(POSTERIOR, (size.grid, size.grid), size.pool, size.refresh)
@@ -250,6 +282,7 @@ def main() -> int:
     end = began + 60 * args.minutes - (MARGIN_S if cuda else 5.0)
     stage("checks", lambda: checks(device, size))
     stage("speed", lambda: speed(device, size, until=time.monotonic() + SPEED_SHARE * (end - time.monotonic())))
+    stage("compiled", lambda: compiled(device, size))
     ours = halves(size)
     for work in ours:
         stage(work.name, partial(train_one, args.out, work, device, end), results["training"])
