@@ -57,9 +57,15 @@ def test_a_reader_judges_every_pair_offline_and_saves_answers_that_are_scored(tm
         press(browser, "choice", tissue)
         if index == 0:
             browser.find_element(By.ID, "next").click()
-    browser.refresh()  # answers outlive the page
-    WebDriverWait(browser, PATIENCE_S, 0.02).until(lambda b: shown(b) == trials[0].pair)
-    assert "2 complete" in browser.find_element(By.ID, "where").text
+
+    def complete_again(browser):
+        browser.refresh()
+        WebDriverWait(browser, PATIENCE_S, 0.02).until(lambda b: shown(b) == trials[0].pair)
+        return "2 complete" in browser.find_element(By.ID, "where").text
+
+    WebDriverWait(browser, PATIENCE_S).until(
+        complete_again
+    )  # answers outlive the page, which may be ahead of their store
     checked = browser.execute_script("return document.querySelectorAll('input:checked').length")
     assert checked == 2 * len(ITEMS) + 1
     browser.find_element(By.ID, "save").click()
