@@ -63,9 +63,8 @@ def test_a_reader_judges_every_pair_offline_and_saves_answers_that_are_scored(tm
         WebDriverWait(browser, PATIENCE_S, 0.02).until(lambda b: shown(b) == trials[0].pair)
         return "2 complete" in browser.find_element(By.ID, "where").text
 
-    WebDriverWait(browser, PATIENCE_S).until(
-        complete_again
-    )  # answers outlive the page, which may be ahead of their store
+    # Answers outlive the page, which may be ahead of their store.
+    WebDriverWait(browser, PATIENCE_S).until(complete_again)
     checked = browser.execute_script("return document.querySelectorAll('input:checked').length")
     assert checked == 2 * len(ITEMS) + 1
     browser.find_element(By.ID, "save").click()
