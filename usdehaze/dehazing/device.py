@@ -43,9 +43,7 @@ def find_devices(names: str) -> list[torch.device]:
         UsdehazeError: see `find_device`; several that are not CUDA devices, each named once.
     """
     devices = [find_device(name) for name in str(names).split(",")]
-    if len(devices) > 1 and (
-        len({d.index for d in devices} - {None}) < len(devices) or any(d.type != "cuda" for d in devices)
-    ):
+    if 1 < len(devices) > len({d.index for d in devices if d.type == "cuda"} - {None}):
         raise UsdehazeError(f"device {names}: several have to be CUDA devices, each once, such as cuda:0,cuda:1")
     return devices
 

@@ -210,17 +210,21 @@ def speed(device: str, size: Size, until: float) -> list[dict[str, Any]]:
     return rows
 
 
-def compiled(device: str, size: Size) -> list[dict[str, Any]]:
+def compiled(device: str, size: Size, until: float) -> list[dict[str, Any]]:
     """ms of a pass of the posterior as it is, and by PyTorch's compiler with CUDA graphs, and how far they are apart.
 
-    No engine compiles: these rows say whether one would be worth it, for the frames of a GPU's pass and for one frame.
+    No engine compiles: these rows say whether one would be worth it, for the frames of a pass and for one frame; the
+    first row, and more while there is time.
     """
     cuda = device.startswith("cuda")
     posterior = LearnedPosterior.load(POSTERIOR).to(device).eval()
     how: dict[str, Any] = {"mode": "reduce-overhead"} if cuda else {"backend": "eager"}  # on a CPU: that it runs
-    rows = []
+    rows: list[dict[str, Any]] = []
+    times = 20 if cuda else 1
     for frames in (4 * CUDA_CHUNK, 4) if cuda else (2,):
         for precision in ("fp32", "bf16") if cuda else ("fp32",):
+            if rows and time.monotonic() > until:
+                return rows
             y = torch.rand(frames, 1, size.grid, size.grid, generator=torch.Generator().manual_seed(0)).to(device)
             u = torch.cat([y, y], dim=1) * 0.5
             row: dict[str, Any] = {"frames": frames, "precision": precision}
@@ -231,10 +235,10 @@ def compiled(device: str, size: Size) -> list[dict[str, Any]]:
                         told[name] = network(u, 100.0, y)[1].float().clone()
                     synchronise(device)
                     began = time.perf_counter()
-                    for _ in range(20 if cuda else 1):
+                    for _ in range(times):
                         network(u, 100.0, y)
                     synchronise(device)
-                row[f"{name}_ms"] = round(1000 * (time.perf_counter() - began) / (20 if cuda else 1), 3)
+                row[f"{name}_ms"] = round(1000 * (time.perf_counter() - began) / times, 3)
             row["difference"] = float((told["eager"] - told["compiled"]).abs().max())
             rows.append(row)
             print(json.dumps(row))
@@ -281,8 +285,9 @@ def main() -> int:
 
     end = began + 60 * args.minutes - (MARGIN_S if cuda else 5.0)
     stage("checks", lambda: checks(device, size))
-    stage("speed", lambda: speed(device, size, until=time.monotonic() + SPEED_SHARE * (end - time.monotonic())))
-    stage("compiled", lambda: compiled(device, size))
+    until = time.monotonic() + SPEED_SHARE * (end - time.monotonic())
+    stage("speed", lambda: speed(device, size, until))
+    stage("compiled", lambda: compiled(device, size, until))
     ours = halves(size)
     for work in ours:
         stage(work.name, partial(train_one, args.out, work, device, end), results["training"])

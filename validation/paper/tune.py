@@ -40,4 +40,5 @@ def tuned(system: Joint, experiment: Experiment, seed: int, records: Records) ->
 
     pairs = [(factor * scale[0], factor * scale[1]) for factor in BOTH]
     best = max(pairs, key=score)
-    return replace(system, scale=max([best, *((best[0], r * best[1]) for r in RATIOS)], key=score))
+    ratios = () if system.alone else RATIOS  # without a noise prior kappa does nothing
+    return replace(system, scale=max([best, *((best[0], r * best[1]) for r in ratios)], key=score))
