@@ -147,7 +147,7 @@ def test_a_posterior_learns_from_unpaired_scans(tmp_path):
     card = json.loads(out.with_suffix(".json").read_text())
     assert card["tissue_data"] == "3 scans of the user's own: 12 frames, 6 more held out (by scan)"
     assert card["haze_data"] == "2 scans of the user's own: 2 frames, 2 more held out (by scan)"
-    assert set(card["held_out"]["100"]) == {"tissue", "haze", "inside"}
+    assert set(card["held_out"]["100"]) == {"tissue", "haze", "inside"} and card["exposure"] == 0.8
     words = "usdehaze train posterior --tissue DATA... --haze DATA... -o PRIOR"
     assert card["training"]["command"].startswith(words) and card["training"]["frames"] == 8
     assert b"Jane" not in b"".join(p.read_bytes() for p in out.parent.rglob("*") if p.is_file())
@@ -176,7 +176,7 @@ def test_scenes_of_simulated_pairs_are_on_the_card_and_part_of_the_run(tmp_path)
     assert run("posterior", "simulated", "-o", out, *FEW, "--scenes", "hearts").exit_code == 0
     card = json.loads(out.with_suffix(".json").read_text())
     assert card["training_data"] == "usdehaze.simulate, hearts (no patient data)"
-    assert "--scenes hearts" in card["training"]["command"]
+    assert "--scenes hearts" in card["training"]["command"] and card["exposure"] == 0.8
     done = run("posterior", "simulated", "-o", out, *FEW, "--steps", 5, "--scenes", "quiet-hearts", "--overwrite")
     assert done.exit_code == 1 and "other settings" in done.output
 

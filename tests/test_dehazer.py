@@ -37,6 +37,18 @@ def whole(cine):
     return dehazer().dehaze(cine)
 
 
+def test_gain_turned_down_changes_nothing_of_what_is_taken_off(cine):
+    """A dark frame is shown to the posterior as bright as those that it learned from; results are as bright as it."""
+    clear = np.where(cine.frames > -45, cine.frames - 6, np.float32(-60))
+    dark = np.where(clear > -60, clear - 6, clear)
+    one, other = (dehazer(steps=1).dehaze(replace(cine, frames=frames)) for frames in (clear, dark))
+    seen = (clear > -60) & (one.tissue > -53)
+    removed, too = clear - one.tissue, dark - other.tissue
+    assert removed[seen].mean() > 5 and np.abs(too - removed)[seen].mean() < 0.6  # edges of black are smeared
+    level = one.haze > -50
+    assert level.mean() > 0.1 and abs(np.median((one.haze - other.haze)[level]) - 6) < 0.3
+
+
 def part(cine: Cine, start: int, stop: int) -> Cine:
     return replace(
         cine,

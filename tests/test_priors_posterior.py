@@ -8,7 +8,7 @@ import torch
 from _gaussian_rows import GaussianRows
 
 from usdehaze.errors import InputError, UsdehazeError
-from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, pinball
+from usdehaze.priors.posterior import INPUTS, LEVELS, OUTPUTS, WEIGHTS, LearnedPosterior, lift_of, pinball, raised
 from usdehaze.priors.prior import Prior
 from usdehaze.priors.unet import FastUNet
 from usdehaze.training.objective import posterior_errors
@@ -53,6 +53,18 @@ def test_quantiles_rise_and_stay_in_range_and_weights_are_a_distribution():
     _, gains = tiny()(torch.randn(2, 2, 16, 16), 0.3, torch.rand(2, 1, 16, 16))
     assert bool((gains.diff(dim=1) >= 0).all()) and -1 <= float(gains.min()) <= float(gains.max()) <= 0
     assert math.isclose(sum(WEIGHTS), 1.0) and min(WEIGHTS) > 0 and len(WEIGHTS) == len(LEVELS)
+
+
+def test_a_dark_frame_is_raised_until_its_brightest_fiftieth_is_exposed_and_black_stays_black():
+    y = torch.rand(3, 1, 20, 50) * torch.tensor([0.6, 0.2, 1.0]).reshape(-1, 1, 1, 1)
+    y[:, :, :5] = 0
+    lift = lift_of(y, 0.7)
+    out = raised(y, lift)
+    bright = out.flatten(1).sort().values[:, -20]  # of 1,000 pixels
+    assert float(bright[0]) == pytest.approx(0.7) and float(lift[1]) == 0.25 and float(lift[2]) == 0
+    assert torch.equal(out[2], y[2]) and not out[:, :, :5].any() and float(out.max()) <= 1
+    torch.testing.assert_close(out[:2, :, 5:], y[:2, :, 5:] + lift[:2])
+    assert not lift_of(y, 0.0).any()  # a card without an exposure
 
 
 def test_pinball_is_least_at_the_quantiles():

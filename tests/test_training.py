@@ -231,6 +231,20 @@ def test_pairs_are_drawn_alike_for_the_same_step_and_differ_between_tissue_and_h
     assert pairs.held_out.shape[1:] == (3, 8, 8) and pairs.fingerprint.count(" and ") == 1
 
 
+def test_dark_pairs_are_raised_as_dark_frames_are_when_they_are_dehazed():
+    frames = [torch.rand(9, 16, 16, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    dark, bright = (
+        data.Pairs(
+            *(data.StoredFrames([scale * f for f in two], purpose=p) for p, two in enumerate((frames[:2], frames[2:])))
+        )
+        for scale in (0.6, 1.0)
+    )
+    for of in (lambda pairs: pairs.draw(4, 0, 0, 0, CPU), lambda pairs: pairs.held_out, lambda pairs: pairs.sample):
+        raised, _, hazy = of(dark).split(1, dim=1)
+        assert float(hazy.flatten(1).topk(5).values[:, -1].min()) == pytest.approx(data.EXPOSURE)
+        assert float(of(bright)[:, :2].amax()) <= 1 and 0.6 < float(raised.amax()) < 0.85
+
+
 def test_a_single_frame_cannot_be_trained_on():
     with pytest.raises(ValueError, match="at least 2 frames"):
         data.StoredFrames([torch.rand(1, 8, 8)])

@@ -178,6 +178,7 @@ def test_a_posterior_of_blended_colour_images(tmp_path):
     )
     assert done.exit_code == 0, done.output
     posterior = LearnedPosterior.load(out)
+    assert posterior.exposure == 0  # pictures are seen as they are
     y = torch.rand(2, 3, 16, 16)
     u = torch.randn(2, 6, 16, 16)
     means, gains = posterior(u, 0.5, y)

@@ -20,7 +20,7 @@ from usdehaze.diffusion.observation import GaussianNoise, Observation
 from usdehaze.diffusion.sde import PaperVE, karras_sigmas, times
 from usdehaze.diffusion.streams import Streams
 from usdehaze.engines.registry import Engine, TorchEngine
-from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior
+from usdehaze.priors.posterior import WEIGHTS, LearnedPosterior, lift_of, raised
 from usdehaze.priors.prior import Prior
 
 Key = tuple[int, int]  # seed, and number of the sample: all frames share their draws, so that what changes is the heart
@@ -86,10 +86,12 @@ class LearnedChain:
         # Left and right mean nothing to a posterior: every other sample sees the frame mirrored.
         mirrored = [k % 2 == 1 for _, k in keys]
         streams = Streams(keys, y.device)
-        learned = Learned(_flipped(y * seen, mirrored), self.engine)
+        y = y * seen
+        lift = lift_of(y, self.posterior.exposure)
+        learned = Learned(_flipped(raised(y, lift), mirrored), self.engine)
         _, n = learned.parts(sample(settings, learned, lambda: streams.normal((learned.size,))))
         assert learned.gains is not None  # no sampler ends without asking once
-        return _told(_flipped(n, mirrored), _flipped(learned.gains, mirrored), seen), learned.evaluations
+        return _told(_flipped(n, mirrored) - lift, _flipped(learned.gains, mirrored), seen), learned.evaluations
 
 
 class GuidedChain:

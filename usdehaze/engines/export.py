@@ -27,7 +27,7 @@ def exported(posterior: LearnedPosterior) -> tuple[bytes, dict[str, Any]]:
     """
     model = onnx_of(posterior)
     differences = check(posterior, model)
-    c, keep = posterior.channels, ("name", "grid", "training_data", "tissue_data", "haze_data", "not_for")
+    c, keep = posterior.channels, ("name", "grid", "exposure", "training_data", "tissue_data", "haze_data", "not_for")
     frames, twice = ["batch", c, "depth", "angle"], ["batch", 2 * c, "depth", "angle"]
     shapes = {"u": twice, "sigma": ["batch"], "y": frames, "clean": twice}
     gains = 0 if c > 1 else len(LEVELS)
@@ -42,7 +42,8 @@ def exported(posterior: LearnedPosterior) -> tuple[bytes, dict[str, Any]]:
         "outputs": {name: shapes.get(name, ["batch", gains, "depth", "angle"]) for name in OUTPUTS},
         "multiple": posterior.network.multiple,
         "values": "u: tissue and haze in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma; y: the frame in "
-        "[0, 1]; clean: expected tissue and haze; gains: rising quantiles of min(0, tissue - y)",
+        "[0, 1], its brightest fiftieth at the exposure; clean: expected tissue and haze; gains: rising quantiles of "
+        "min(0, tissue - y)",
         "levels": list(LEVELS)[:gains],
         "difference_to_torch": differences,
         "tolerance": TOLERANCE,

@@ -21,7 +21,7 @@ TOLD_LATER = "bench"  # key of a card: figures that were measured on what it des
 _SHARE, _SPREAD, _LEVEL = (0.0, 1.0), (1e-6, 1.0), (1e-6, 1e6)  # of model units, [0, 1] frames
 RANGES = {
     "data_mean": _SHARE, "data_std": _SPREAD, "frame_mean": _SHARE, "frame_std": _SPREAD,
-    "tissue_std": _SPREAD, "haze_std": _SPREAD, "sigma_min": _LEVEL, "sigma_max": _LEVEL,
+    "tissue_std": _SPREAD, "haze_std": _SPREAD, "sigma_min": _LEVEL, "sigma_max": _LEVEL, "exposure": _SHARE,
 }  # fmt: skip
 NEEDED: dict[str, tuple[str, ...]] = {
     "posterior": ("frame_mean", "frame_std", "tissue_std", "haze_std", "sigma_max"),

@@ -15,6 +15,8 @@ from usdehaze.priors.files import load_card, save_card
 LEVELS = (0.025, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.975)
 _BORDERS = (0.0, *((a + b) / 2 for a, b in pairwise(LEVELS)), 1.0)
 WEIGHTS = tuple(b - a for a, b in pairwise(_BORDERS))
+# Of the dynamic range: that of the simulator's median frame, -12 dB of 60; and a bound, so that noise makes no image.
+EXPOSURE, HIGHEST_LIFT = 0.8, 0.25
 INPUTS, OUTPUTS = 3, 2 + len(LEVELS)
 
 
@@ -34,7 +36,7 @@ class LearnedPosterior(nn.Module):
             ``(B, 2 C, depth, angle)``.
         card: training card; must hold ``name``, ``frame_mean`` and ``frame_std`` of a pixel of the frames,
             ``tissue_std`` and ``haze_std`` of ``x - y`` and ``n - y``, ``sigma_max`` and ``grid`` (depth, angle);
-            ``channels``, C, is 1 where it is left out.
+            ``channels``, C, is 1 where it is left out, and ``exposure`` 0, see `lift_of`.
     """
 
     def __init__(self, network: nn.Module, card: dict[str, Any]) -> None:
@@ -43,6 +45,7 @@ class LearnedPosterior(nn.Module):
         self.card = card
         self.sha256 = self.weights_sha256 = ""
         self.channels = int(card.get("channels", 1))
+        self.exposure = float(card.get("exposure", 0.0))
 
     @property
     def name(self) -> str:
@@ -132,6 +135,23 @@ class LearnedPosterior(nn.Module):
         posterior = LearnedPosterior(network, card)
         posterior.weights_sha256, posterior.sha256 = hashes
         return posterior.eval().requires_grad_(False)
+
+
+def lift_of(y: Tensor, exposure: float = EXPOSURE) -> Tensor:
+    """How much frames are `raised` for a posterior that knows them exposed for reading: ``(B, 1, 1, 1)``.
+
+    Args:
+        y: ``(B, 1, depth, angle)`` in [0, 1].
+        exposure: where the brightest fiftieth of a frame begins at least; a darker one is brought up to it.
+    """
+    rows = y.flatten(1)
+    bright = rows.topk(max(1, rows.shape[1] // 50)).values[:, -1]
+    return (exposure - bright).clamp(0, HIGHEST_LIFT).reshape(-1, 1, 1, 1)
+
+
+def raised(frames: Tensor, lift: Tensor) -> Tensor:
+    """Frames in [0, 1] with more gain; what lies on the floor stays there, as nothing is known of it."""
+    return torch.where(frames > 0, (frames + lift).clamp(max=1), frames)
 
 
 def pinball(told: Tensor, gain: Tensor) -> Tensor:

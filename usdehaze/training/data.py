@@ -15,6 +15,7 @@ from torch import Tensor
 
 from usdehaze.choices import Scenes
 from usdehaze.diffusion.streams import Streams
+from usdehaze.priors.posterior import EXPOSURE, lift_of, raised
 from usdehaze.simulate import SETUPS, training_frames, training_pairs
 from usdehaze.simulate.speckle import PointSpread
 
@@ -89,7 +90,7 @@ class SimulatedFrames:
         scenes: of pairs, what they are drawn from, see `usdehaze.simulate.SETUPS`.
     """
 
-    simulated = True
+    simulated, exposure = True, EXPOSURE
 
     def __init__(
         self,
@@ -213,13 +214,14 @@ class StoredFrames(InMemory):
 class Pairs:
     """Tissue and haze of any two sources, put together anew at every step: no frame of one needs one of the other.
 
-    Powers add with a random phase between the echoes, before log compression over 60 dB.
+    Powers add with a random phase between the echoes, before log compression over 60 dB. Dark frames are raised, as
+    when they are dehazed (`lift_of`); simulated pairs are of every exposure.
 
     Args:
         tissue, haze: frames of one channel; each with a ``purpose`` of its own.
     """
 
-    simulated = False
+    simulated, exposure = False, EXPOSURE
 
     def __init__(self, tissue: FrameSource, haze: FrameSource) -> None:
         self.tissue, self.haze = tissue, haze
@@ -239,14 +241,14 @@ class Pairs:
 
     def draw(self, batch: int, seed: int, stream: int, step: int, device: torch.device) -> Tensor:
         x, n = (frames.draw(batch, seed, stream, step, device) for frames in (self.tissue, self.haze))
-        return put_together(x, n, generator_for(seed, stream, _PHASE, step, device))
+        return _exposed(put_together(x, n, generator_for(seed, stream, _PHASE, step, device)))
 
     @staticmethod
     def _paired(tissue: Tensor, haze: Tensor, seed: int) -> Tensor:
         """Each of the longer set with one of the shorter, which is gone through again and again."""
         n = max(len(tissue), len(haze))
         x, y = (frames[torch.arange(n) % len(frames)] for frames in (tissue, haze))
-        return put_together(x, y, torch.Generator().manual_seed(seed))
+        return _exposed(put_together(x, y, torch.Generator().manual_seed(seed)))
 
 
 def shared(tissue: FrameSource, haze: FrameSource) -> int:
@@ -269,6 +271,10 @@ def put_together(tissue: Tensor, haze: Tensor, generator: torch.Generator) -> Te
     both = (echoes[0] + phase * echoes[1]).abs().clamp_min(1e-6)
     frame = (1 + 20 * torch.log10(both) / SPAN_DB).clamp(0, 1)[:, None]
     return torch.cat([tissue, haze, frame], dim=1)
+
+
+def _exposed(pairs: Tensor) -> Tensor:
+    return raised(pairs, lift_of(pairs[:, 2:]))
 
 
 def some_of(share: float, n: int) -> int:

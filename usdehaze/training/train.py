@@ -199,6 +199,7 @@ def _new_model(recipe: Recipe, source: FrameSource, begin_with: Model | None) ->
     if recipe.kind == "posterior":
         sides = {side: getattr(source, side, source).description for side in ("tissue", "haze")}
         card |= {f"{side}_data": told for side, told in sides.items()}
+        card |= {"exposure": source.exposure} if hasattr(source, "exposure") else {}
         return LearnedPosterior(network, card | ({"channels": n_channels} if n_channels > 1 else {}))
     return Prior(network, card)
 
