@@ -277,7 +277,12 @@ def test_parts_about_another_value_than_0_are_no_iq(tmp_path):
 def test_coordinates_alone_are_no_image(tmp_path, name):
     grid = np.stack(np.meshgrid(np.arange(40), np.arange(32), [0.5]), axis=-1)[:, :, 0]
     path = write(tmp_path / "a.h5", {"iq": np.ones((5, 32, 40, 2)), name: grid})
-    refused(path, "no numeric dataset that could be frames", "only iq (5, 32, 40, 2) float64")
+    refused(
+        path,
+        "no numeric dataset that could be frames",
+        "only iq (5, 32, 40, 2) float64",
+        "store I/Q as complex numbers",
+    )
 
 
 @pytest.mark.parametrize("kind", ["h5", "npz", "mat"])

@@ -100,6 +100,8 @@ def _white(dtype: np.dtype, survey: Survey, black: float) -> tuple[float, bool]:
         full = next((scale for scale in FULL_SCALES if used <= scale * survey.step), used / survey.step)
         if dtype == np.int8 and black == 0:
             return 127.0, True
+        if dtype == np.int16 and black == 0:
+            full = min(full, 32767 // survey.step)
         if used == 100:  # per cent
             return high, True
         if used < MIN_USED * full * survey.step or _off(survey, used) < 0.1 < _off(survey, full * survey.step):

@@ -21,8 +21,7 @@ from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, is_mas
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.tiff import as_declared, calibration, images_declared, is_of_another, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
-from usdehaze.io.luma import luma
-from usdehaze.io.picture import Picture
+from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import ImageFile, StoredCine, rising
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.notes import Guess

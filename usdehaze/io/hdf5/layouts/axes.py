@@ -37,9 +37,8 @@ from usdehaze.io.hdf5.layouts.resemblance import (
     shared_levels,
 )
 from usdehaze.io.limits import MIN_SIDE
-from usdehaze.io.luma import luma
 from usdehaze.io.names import called
-from usdehaze.io.picture import Picture
+from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 

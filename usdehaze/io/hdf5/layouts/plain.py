@@ -92,7 +92,9 @@ def choose(
             ("names that are not UTF-8 are not read, rename them", [name for name in links if _NO_TEXT in name]),
         ):
             found += f"; {said} ({', '.join(names[:3])})" if names else ""
-        raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)")
+        iq = any(len(shapes[name]) > 3 and 2 in (shapes[name][0], shapes[name][-1]) for name in others)
+        advice = "store I/Q as complex numbers, not along an axis of its own" if iq else ""
+        raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)", advice)
     if len(images) > 1:
         listed = _listed({name: candidates[name] for name in images})
         raise InputError(
