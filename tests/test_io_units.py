@@ -225,6 +225,14 @@ def test_numbers_near_the_largest_that_there_are_raise_no_warnings(tmp_path):
                 read(tmp_path, swapped)
 
 
+@pytest.mark.parametrize("gain_db", [-40, -80, -180])
+def test_decibels_far_below_0_have_their_zero_at_the_largest(tmp_path, gain_db):
+    with np.errstate(divide="ignore"):
+        cine = read(tmp_path, 20 * np.log10(ECHOES) + gain_db)
+    assert cine.source.units == "dB" and off(cine, DB) < 1e-4
+    assert f"0 dB is the largest value in the dataset, {gain_db} dB." in cine.source.assumptions
+
+
 def test_nan_inside_the_image_is_refused(tmp_path):
     stored = DB.copy()
     stored[1, 50:53, 60] = np.nan

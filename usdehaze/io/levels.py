@@ -67,11 +67,10 @@ def decibel_levels(survey: Survey, range_db: float | None) -> Levels:
         range_db: dynamic range, where it is known.
     """
     low, high = survey.low, survey.high
-    clipped = survey.floor_share >= 0.001
-    if high <= ABOVE_0_DB * (high - low) and not (clipped and high < -15):
+    if -15 <= high <= ABOVE_0_DB * (high - low):
         return Levels(low, 0.0)
     white = high
-    if clipped:
+    if survey.floor_share >= 0.001:  # clipped
         span = range_db or 5 * np.ceil((high - low) / 5)
         if 0 <= span - (high - low) <= 2.5:
             white = low + float(span)
