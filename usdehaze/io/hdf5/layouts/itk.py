@@ -50,4 +50,4 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
 
 def _numbers(group: h5py.Group, name: str, path: object) -> np.ndarray | None:
     values = small_array(group, name, path)
-    return None if values is None else np.atleast_1d(values).reshape(-1)
+    return None if values is None else values.ravel()

@@ -116,7 +116,7 @@ def _grid(file: h5py.File, path: object, name: str) -> tuple[np.ndarray, np.ndar
 
 def _axis(scan: h5py.Group, name: str, path: object) -> np.ndarray | None:
     values = small_array(scan, name, path)
-    return None if values is None else np.atleast_1d(values).reshape(-1)
+    return None if values is None else values.ravel()
 
 
 def _origins(scan: h5py.Group, path: object, n_lines: int) -> tuple[np.ndarray, np.ndarray]:
