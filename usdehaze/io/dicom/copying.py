@@ -16,7 +16,7 @@ NO_DATA_SET = (0, 2)  # groups of commands and of a file's header, which some fi
 OVERLAYS = range(0x6000, 0x6100)
 CURVES = range(0x5000, 0x5100)  # retired; drawn over frames by number
 PALETTES = range(0x00281100, 0x00281225)  # their descriptors, data and UIDs
-_DROPPED_KEYWORDS = (
+_DROPPED = (
     # of the source's pixel data: written anew, or without a meaning for 8-bit pixels
     "SamplesPerPixel PhotometricInterpretation PlanarConfiguration BitsAllocated BitsStored HighBit "
     "PixelRepresentation SmallestImagePixelValue LargestImagePixelValue SmallestPixelValueInSeries "
@@ -38,8 +38,8 @@ _DROPPED_KEYWORDS = (
     "SecondaryCaptureDeviceManufacturerModelName SecondaryCaptureDeviceSoftwareVersions DateOfSecondaryCapture "
     "TimeOfSecondaryCapture PageNumberVector InstanceCreatorUID InstanceCreationDate InstanceCreationTime "
     "InstanceCoercionDateTime SourceImageSequence"
-).split()
-DROPPED = {tag_for_keyword(keyword) for keyword in _DROPPED_KEYWORDS}
+)
+DROPPED = {*map(tag_for_keyword, _DROPPED.split())}
 
 
 def kept_attributes(source: Dataset) -> Dataset:

@@ -72,10 +72,10 @@ class ImageFolderScan(ImageScan):
             with decoding(paths[index], "an image"), closing(open_image(paths[index])) as image:
                 one = image.stored()
                 if one.shape != first.shape or one.dtype != first.dtype:
-                    _, height, width = one.shape
+                    sides = " x ".join(map(str, one.shape[one.shape[0] == 1 :]))  # with the frames, where not one
                     raise InputError(
                         self.path,
-                        f"{paths[index].name} is {height} x {width} {one.dtype}",
+                        f"{paths[index].name} is {sides} {one.dtype}",
                         f"{first.shape[1]} x {first.shape[2]} {first.dtype} as in {paths[0].name}",
                         "give images that belong to no cine one by one",
                     )
