@@ -239,7 +239,9 @@ def test_axes_beside_unlike_frames_tell_which_axis_is_theirs(tmp_path, order, pa
     iq = np.random.default_rng(0).normal(size=(24, 60, 40, 2)) @ [1, 1j]
     stored = iq.transpose(["THW".index(letter) for letter in order])
     named = {"iq": stored} if parts == 1 else {"I": stored.real, "Q": stored.imag}
-    cine = ud.open_cine(write(tmp_path / "a.h5", {**named, "x": np.arange(40.0), "z": np.arange(60.0)}), rectangle=True)
+    across, down = ("x", "z") if parts == 1 else ("lat", "axial")  # the latter as ITKUltrasound reads
+    beside = {across: np.arange(40.0), down: np.arange(60.0)}
+    cine = ud.open_cine(write(tmp_path / "a.h5", named | beside), rectangle=True)
     expected = np.clip(20 * np.log10(np.abs(iq) / np.abs(iq).max()), -60, 0)
     assert cine.frames.shape == iq.shape and np.abs(cine.frames - expected).max() < 1e-3
     told = f"Axes taken as {order}, by the lengths of the axes beside them."
