@@ -282,6 +282,13 @@ def test_grey_frames_of_a_colour_file_have_no_colour(tmp_path):
         assert scan.has_colour is False
 
 
+def test_colours_have_no_sign_whatever_the_label_says(tmp_path):
+    frames = fan_frames(2)
+    colours = np.repeat(frames[..., None], 3, axis=-1)
+    with open_dicom(write_dicom(tmp_path / "a.dcm", colours, "RGB", PixelRepresentation=1)) as scan:
+        np.testing.assert_allclose(scan.read_db(0, 2), grey_to_db(frames, 60), atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
