@@ -302,6 +302,7 @@ def test_colours_have_no_sign_whatever_the_label_says(tmp_path):
         ({"Columns": None}, "attribute Columns is missing"),
         ({"NumberOfFrames": -1}, "-1 frames"),
         ({"NumberOfFrames": 2000000000}, "bytes for 2000000000 frames"),
+        ({"NumberOfFrames": 99999999999}, "bytes for 99999999999 frames"),
         ({"Rows": 640}, "pixel data of 4096 bytes; expected 40960 bytes"),
     ],
 )

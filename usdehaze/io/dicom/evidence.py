@@ -110,7 +110,8 @@ def _exchanged(declared: PixelFormat) -> tuple[PixelFormat, Guess]:
 def _middle_frame(header: Header, layout: Layout) -> np.ndarray:
     """The bytes of a frame in the middle of pixel data that are not compressed."""
     size = layout.pixel_format.frame_bytes
-    header.file.seek(header.pixel_start + layout.n_frames // 2 * (size + layout.gap))
+    before = layout.n_frames // 2 * (size + layout.gap)
+    header.file.seek(header.pixel_start + min(before, header.pixel_length or 0))  # there may be fewer than are said
     return np.frombuffer(header.file.read(size), np.uint8)
 
 
