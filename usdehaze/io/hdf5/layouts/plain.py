@@ -92,7 +92,7 @@ def choose(
             ("names that are not UTF-8 are not read, rename them", [name for name in links if _NO_TEXT in name]),
         ):
             found += f"; {said} ({', '.join(names[:3])})" if names else ""
-        advice = next(filter(None, (on_iq(shapes[name]) for name in others)), "")
+        advice = max((on_iq(shapes[name]) for name in others), default="")
         raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)", advice)
     if len(images) > 1:
         listed = _listed({name: candidates[name] for name in images})
