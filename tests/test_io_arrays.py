@@ -132,6 +132,8 @@ def test_npy_that_cannot_be_frames(tmp_path):
     refused(path, "but stores 0")
     np.save(path, FRAMES)
     refused(path, "a .npy holds one array", dataset="x")
+    np.save(path, np.ones((5, 32, 40, 2)))
+    refused(path, "shape (5, 32, 40, 2)", "; store I/Q as complex numbers")
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

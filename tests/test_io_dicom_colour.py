@@ -161,13 +161,15 @@ def test_16_bits_say_nothing_of_full_scale_and_the_largest_value_does(tmp_path, 
 
 
 @pytest.mark.parametrize("photometric", ["MONOCHROME2", "MONOCHROME1"])
-def test_the_window_of_more_than_8_bits_spans_the_dynamic_range(tmp_path, photometric):
+@pytest.mark.parametrize("span", [1000, 255])  # also as many levels as 8 bits have
+def test_the_window_of_more_than_8_bits_spans_the_dynamic_range(tmp_path, photometric, span):
     frame = ramp(4095)
-    path = write_dicom(tmp_path / "a.dcm", frame, photometric, bits=12, WindowCenter=1000.5, WindowWidth=1001)
+    window = {"WindowCenter": 500.5 + span / 2, "WindowWidth": span + 1}
+    path = write_dicom(tmp_path / "a.dcm", frame, photometric, bits=12, **window)
     with open_dicom(path) as scan:
         frames_db = scan.read_db(0, 1)
         assert "The window in the file spans the dynamic range." in scan.source.assumptions
-    share = np.clip((frame - 500.0) / 1000, 0, 1)
+    share = np.clip((frame - 500.0) / span, 0, 1)
     share = 1 - share if photometric == "MONOCHROME1" else share
     np.testing.assert_allclose(frames_db, 60 * (share - 1), atol=1e-4)
 
@@ -280,6 +282,13 @@ def test_grey_frames_of_a_colour_file_have_no_colour(tmp_path):
         assert scan.has_colour is False
 
 
+def test_colours_have_no_sign_whatever_the_label_says(tmp_path):
+    frames = fan_frames(2)
+    colours = np.repeat(frames[..., None], 3, axis=-1)
+    with open_dicom(write_dicom(tmp_path / "a.dcm", colours, "RGB", PixelRepresentation=1)) as scan:
+        np.testing.assert_allclose(scan.read_db(0, 2), grey_to_db(frames, 60), atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -293,6 +302,7 @@ def test_grey_frames_of_a_colour_file_have_no_colour(tmp_path):
         ({"Columns": None}, "attribute Columns is missing"),
         ({"NumberOfFrames": -1}, "-1 frames"),
         ({"NumberOfFrames": 2000000000}, "bytes for 2000000000 frames"),
+        ({"NumberOfFrames": 99999999999}, "bytes for 99999999999 frames"),
         ({"Rows": 640}, "pixel data of 4096 bytes; expected 40960 bytes"),
     ],
 )

@@ -303,6 +303,18 @@ def test_components_and_bits_are_those_of_the_stream(tmp_path):
     assert "Bits Stored says 16, but the frames have 12." in notes
 
 
+@pytest.mark.parametrize("colours", [True, False])
+def test_components_are_as_many_as_rle_has_segments(tmp_path, colours):
+    levels = fan_frames(2)
+    stored, other = (levels, "RGB") if not colours else (np.repeat(levels[..., None], 3, axis=-1), "MONOCHROME2")
+    ds = dataset(stored, "RGB" if colours else "MONOCHROME2")
+    ds.compress(uid.RLELossless, stored, generate_instance_uid=False)
+    ds.PhotometricInterpretation, ds.SamplesPerPixel = other, 1 if colours else 3
+    cine, notes = read(save(tmp_path / "a.dcm", ds, uid.RLELossless))
+    assert_grey(cine, levels)
+    assert f"Samples per Pixel says {1 if colours else 3}, but the frames have {3 if colours else 1}." in notes
+
+
 @pytest.mark.parametrize("label", ["RGB", "YBR_RCT"])
 def test_planes_mean_nothing_to_jpeg_2000_and_to_subsampled_chroma(tmp_path, label):
     levels = fan_frames(2)

@@ -129,9 +129,9 @@ def test_a_fan_is_sought_in_the_whole_image_where_the_region_does_not_fit(tmp_pa
 
 def test_broken_regions_are_passed_over(tmp_path):
     empty, odd, outside = Dataset(), region(10, 10, 10, 10), region(400, 300, 500, 400)
-    several = region(40, 30, 239, 169)
+    several, tiny = region(40, 30, 239, 169), region(100, 60, 106, 160)
     several.RegionDataType = [1, 2]
-    with scan_of(tmp_path, screen(), empty, odd, outside, several) as scan:
+    with scan_of(tmp_path, screen(), empty, odd, outside, several, tiny) as scan:
         assert scan.geometry.sector is None
         assert "No ultrasound region in the file lies in the image" in " ".join(scan.source.assumptions)
     assert Region(1, 2, 3, 4, None, (0, 0), True).area == 9

@@ -351,6 +351,7 @@ def test_what_belongs_to_the_source_alone_is_dropped(tmp_path):
     nested.private_block(0x0029, "MAKER", create=True).add_new(1, "LO", "private")
     ds.ReferencedImageSequence = [nested]
     ds.SmallestImagePixelValue = 3
+    ds.ConcatenationUID, ds.InConcatenationNumber, ds.ConcatenationFrameOffsetNumber = "1.2.9", 2, 40
     out, _ = derive(save(tmp_path / "a.dcm", ds), tmp_path / "b.dcm")
     tags = {element.tag for element in out.iterall()}
     assert not any(tag.is_private or tag.group in (0x6000, 0x5000) for tag in tags)
@@ -359,6 +360,9 @@ def test_what_belongs_to_the_source_alone_is_dropped(tmp_path):
         "DigitalSignaturesSequence",
         "MACParametersSequence",
         "SmallestImagePixelValue",
+        "ConcatenationUID",
+        "InConcatenationNumber",
+        "ConcatenationFrameOffsetNumber",
     ):
         assert keyword not in out
     assert out.ReferencedImageSequence[0].ReferencedSOPInstanceUID == "1.2.3"

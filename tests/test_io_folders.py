@@ -115,6 +115,16 @@ def test_masks_beside_their_scans_are_left_out_and_told(tmp_path):
     assert list_scans([tmp_path / "ED_gt.nii.gz"]) == [tmp_path / "ED_gt.nii.gz"]  # by name
 
 
+def test_images_beside_scans_are_told(tmp_path):
+    scan(tmp_path / "a.h5")
+    for name in ("0.png", "1.png", "a.dehazed.png"):
+        Image.fromarray(FRAMES[0]).save(tmp_path / name)
+    inside = look_in(tmp_path)
+    assert inside.scans == [tmp_path / "a.h5"]
+    why = "an image beside scans, not in a folder of its own"
+    assert inside.foreign == {tmp_path / "0.png": why, tmp_path / "1.png": why}
+
+
 def test_where_all_that_is_left_is_the_mask_of_a_damaged_image_that_image_is_told(tmp_path):
     Image.fromarray(FRAMES[0]).save(tmp_path / "a_mask.png")
     (tmp_path / "a.png").write_bytes(b"no image")

@@ -239,7 +239,9 @@ def test_axes_beside_unlike_frames_tell_which_axis_is_theirs(tmp_path, order, pa
     iq = np.random.default_rng(0).normal(size=(24, 60, 40, 2)) @ [1, 1j]
     stored = iq.transpose(["THW".index(letter) for letter in order])
     named = {"iq": stored} if parts == 1 else {"I": stored.real, "Q": stored.imag}
-    cine = ud.open_cine(write(tmp_path / "a.h5", {**named, "x": np.arange(40.0), "z": np.arange(60.0)}), rectangle=True)
+    across, down = ("x", "z") if parts == 1 else ("lat", "axial")  # the latter as ITKUltrasound reads
+    beside = {across: np.arange(40.0), down: np.arange(60.0)}
+    cine = ud.open_cine(write(tmp_path / "a.h5", named | beside), rectangle=True)
     expected = np.clip(20 * np.log10(np.abs(iq) / np.abs(iq).max()), -60, 0)
     assert cine.frames.shape == iq.shape and np.abs(cine.frames - expected).max() < 1e-3
     told = f"Axes taken as {order}, by the lengths of the axes beside them."
@@ -277,7 +279,12 @@ def test_parts_about_another_value_than_0_are_no_iq(tmp_path):
 def test_coordinates_alone_are_no_image(tmp_path, name):
     grid = np.stack(np.meshgrid(np.arange(40), np.arange(32), [0.5]), axis=-1)[:, :, 0]
     path = write(tmp_path / "a.h5", {"iq": np.ones((5, 32, 40, 2)), name: grid})
-    refused(path, "no numeric dataset that could be frames", "only iq (5, 32, 40, 2) float64")
+    refused(
+        path,
+        "no numeric dataset that could be frames",
+        "only iq (5, 32, 40, 2) float64",
+        "store I/Q as complex numbers",
+    )
 
 
 @pytest.mark.parametrize("kind", ["h5", "npz", "mat"])

@@ -107,6 +107,26 @@ def test_a_number_of_pixels_that_is_not_the_scans_is_refused(tmp_path):
         ud.open_cine(path)
 
 
+@pytest.mark.parametrize(("kind", "axes"), [("sector", ("depth", "azimuth")), ("linear", ("z", "x"))])
+def test_a_scan_of_too_many_pixels_is_refused_before_they_are_placed(tmp_path, kind, axes):
+    path = uff(tmp_path / "a.uff", iq(), kind)
+    with h5py.File(path, "r+") as file:
+        for axis in axes:
+            del file[f"b_data/scan/{axis}_axis"]
+            file[f"b_data/scan/{axis}_axis"] = np.linspace(0, 1, 6000)
+    with pytest.raises(InputError, match="frames of 6000 x 6000; expected at most"):
+        ud.open_cine(path)
+
+
+def test_data_that_are_one_number_are_refused(tmp_path):
+    path = uff(tmp_path / "a.uff", iq())
+    with h5py.File(path, "r+") as file:
+        del file["b_data/data"]
+        file["b_data/data"] = 1.0
+    with pytest.raises(InputError, match=r"has shape \(\); expected 384 pixels"):
+        ud.open_cine(path)
+
+
 def test_channels_that_were_not_summed_are_refused(tmp_path):
     path = uff(tmp_path / "a.uff", iq())
     with h5py.File(path, "r+") as file:

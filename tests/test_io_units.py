@@ -51,6 +51,11 @@ def test_an_8_bit_image_is_the_same_in_any_type(tmp_path, dtype, scale, shift):
     assert off(read(tmp_path, (GREY.astype(float) * scale + shift).astype(dtype)), GREY_DB) < STEP_DB
 
 
+def test_the_full_scale_of_signed_words_is_their_largest_value(tmp_path):
+    cine = read(tmp_path, np.rint(LEVEL * 32767).astype(np.int16))
+    assert off(cine, DB) < 0.01 and "Full scale (0 dB) taken as 32767." in cine.source.assumptions
+
+
 def test_the_levels_of_a_dim_8_bit_image_tell_its_full_scale(tmp_path):
     dim = np.rint(GREY * 0.7)
     cine = read(tmp_path, (dim / 255 * 0.01).astype(np.float32))
@@ -199,13 +204,13 @@ def test_rf_about_another_value_than_0_is_refused_too(tmp_path, middle):
     [(DB, DB), (LEVEL, DB), (LEVEL * 255, DB), (ECHOES, DB)],
     ids=["dB", "grey", "grey to 255", "envelope"],
 )
-@pytest.mark.parametrize("everywhere", [True, False])
-def test_nan_outside_the_fan_is_the_floor(tmp_path, inside, expected, everywhere):
+@pytest.mark.parametrize(("everywhere", "nothing"), [(True, np.nan), (False, np.nan), (True, np.inf)])
+def test_nan_outside_the_fan_is_the_floor(tmp_path, inside, expected, everywhere, nothing):
     outside = np.broadcast_to((ECHOES == 0).all(axis=0), ECHOES.shape).copy()
     outside[:1] &= everywhere  # in all frames or in the second alone
-    cine = read(tmp_path, np.where(outside, np.nan, inside).astype(np.float32))
+    cine = read(tmp_path, np.where(outside, nothing, inside).astype(np.float32))
     assert np.all(cine.frames[outside] == -cine.dynamic_range_db) and off(cine, expected) < STEP_DB
-    assert any(note.startswith("NaN outside the image taken as the floor") for note in cine.source.assumptions)
+    assert any(note.startswith("NaN or inf outside the image taken as the floor") for note in cine.source.assumptions)
     assert cine.geometry.sector is not None
 
 
@@ -218,6 +223,14 @@ def test_numbers_near_the_largest_that_there_are_raise_no_warnings(tmp_path):
             swapped = in_db(speckled_fan(frames)).astype(np.float32).byteswap()
             with pytest.raises(InputError, match="both signs"):
                 read(tmp_path, swapped)
+
+
+@pytest.mark.parametrize("gain_db", [-40, -80, -180])
+def test_decibels_far_below_0_have_their_zero_at_the_largest(tmp_path, gain_db):
+    with np.errstate(divide="ignore"):
+        cine = read(tmp_path, 20 * np.log10(ECHOES) + gain_db)
+    assert cine.source.units == "dB" and off(cine, DB) < 1e-4
+    assert f"0 dB is the largest value in the dataset, {gain_db} dB." in cine.source.assumptions
 
 
 def test_nan_inside_the_image_is_refused(tmp_path):

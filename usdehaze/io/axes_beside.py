@@ -9,7 +9,7 @@ from math import prod
 
 BY_LENGTHS = ", by the lengths of the axes beside them"
 _DOWN = {"z", "depth", "depths", "axial", "r", "radius", "range"}
-_ACROSS = {"x", "lateral", "theta", "angle", "angles", "azimuth"}
+_ACROSS = {"x", "lat", "lateral", "theta", "angle", "angles", "azimuth"}
 _MORE = {"axis", "axes", "grid", "vector", "coordinates", "coords", "m", "mm", "cm", "rad", "deg"}  # of such names
 
 

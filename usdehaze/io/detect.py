@@ -58,7 +58,7 @@ class Found:
         lost: what keeps scans from being found: links that lead nowhere, what cannot be read, files that are called
             scans and are none.
         own: DICOM images that usdehaze made, though in folders their names do not say so.
-        foreign: files of kinds that are known and not read, with the kind, and masks of scans.
+        foreign: files of kinds that are known and not read, with the kind, masks of scans, and images beside scans.
     """
 
     scans: list[Path] = field(default_factory=list)
@@ -121,7 +121,7 @@ def look_in(path: str | os.PathLike[str]) -> Found:
 
 def _sort(parent: Path, names: list[str], found: Found) -> None:
     """Puts the files of a folder where they belong."""
-    scans, images, no_images = list[Path](), False, dict[Path, InputError]()
+    scans, images, no_images = list[Path](), list[Path](), dict[Path, InputError]()
     for path in (parent / name for name in names):
         if why := _unreadable(path):
             found.lost[path] = InputError(path, why)
@@ -140,14 +140,17 @@ def _sort(parent: Path, names: list[str], found: Found) -> None:
                 found.foreign[path] = "named as the mask of another"
             elif _is_alone(known, path):
                 scans.append(path)
-            images = images or (known.open_image is not None and not is_left_out(path.name) and not is_mask(path))
+            elif known.open_image is not None and not is_left_out(path.name) and not is_mask(path):
+                images.append(path)
         elif path.name.lower().endswith(SCAN_SUFFIXES):
             found.lost[path] = _misnamed(path, f"is no scan ({kind})")
         elif path.name.lower().endswith(tuple(SUFFIXES)):
             no_images[path] = _misnamed(path, f"is no image ({kind})")
         elif kind not in NO_KIND:
             found.foreign[path] = kind
-    found.scans.extend(scans or [parent] * images)
+    found.scans.extend(scans or [parent] * bool(images))
+    if scans:
+        found.foreign.update(dict.fromkeys(images, "an image beside scans, not in a folder of its own"))
     if not (scans or images):  # one stands for all of them
         found.lost.update(list(no_images.items())[:1])
 

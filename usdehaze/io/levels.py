@@ -67,11 +67,10 @@ def decibel_levels(survey: Survey, range_db: float | None) -> Levels:
         range_db: dynamic range, where it is known.
     """
     low, high = survey.low, survey.high
-    clipped = survey.floor_share >= 0.001
-    if high <= ABOVE_0_DB * (high - low) and not (clipped and high < -15):
+    if -15 <= high <= ABOVE_0_DB * (high - low):
         return Levels(low, 0.0)
     white = high
-    if clipped:
+    if survey.floor_share >= 0.001:  # clipped
         span = range_db or 5 * np.ceil((high - low) / 5)
         if 0 <= span - (high - low) <= 2.5:
             white = low + float(span)
@@ -100,6 +99,8 @@ def _white(dtype: np.dtype, survey: Survey, black: float) -> tuple[float, bool]:
         full = next((scale for scale in FULL_SCALES if used <= scale * survey.step), used / survey.step)
         if dtype == np.int8 and black == 0:
             return 127.0, True
+        if dtype == np.int16 and black == 0:
+            full = min(full, 32767 // survey.step)
         if used == 100:  # per cent
             return high, True
         if used < MIN_USED * full * survey.step or _off(survey, used) < 0.1 < _off(survey, full * survey.step):

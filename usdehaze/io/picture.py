@@ -1,4 +1,4 @@
-"""Frames in colour: which of their pixels are grey-scale B-mode, grey or under a colour map."""
+"""Frames in colour: their grey levels, and which of their pixels are grey-scale B-mode, grey or under a colour map."""
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from usdehaze.io.tint import DARKEST, Tint, find_tint
 # Of 255: the largest and smallest of R, G and B of a grey pixel differ by at most this. Lossy compression leaves that
 # much colour in grey speckle, and Doppler has more, save where it is nearly black.
 GREY_SPREAD = 16
+_WEIGHTS = np.array([0.299, 0.587, 0.114])  # of luma, ITU-R BT.601
 LEAST_GREY = 0.05  # of what is lit in the image: with less there is nothing to dehaze
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is no number stays none, and is told by those who ask
+def luma(frame: np.ndarray) -> np.ndarray:
+    """Luma of ``(H, W, 3 or 4)`` red, green, blue: ``(H, W)`` of the same type; a fourth channel is left out.
+
+    Grey stays what it is, exactly.
+    """
+    red, green, blue = (frame[..., channel] for channel in range(3))
+    if np.array_equal(red, green) and np.array_equal(red, blue):
+        return red
+    mixed = frame[..., :3].astype(np.float64) @ _WEIGHTS
+    return np.rint(mixed).astype(frame.dtype) if frame.dtype.kind in "ui" else mixed.astype(frame.dtype)
 
 
 @dataclass(frozen=True)

@@ -303,8 +303,8 @@ def _waves(samples: list[np.ndarray]) -> bool:
 
 
 def gaps_outside(values: np.ndarray) -> np.ndarray:
-    """``(H, W)`` bool: NaN that lie outside the image, in areas that reach the border of the frame."""
-    missing = np.isnan(values)
+    """``(H, W)`` bool: NaN or inf that lie outside the image, in areas that reach the border of the frame."""
+    missing = ~np.isfinite(values) & (values != -np.inf)
     border = np.ones_like(missing)
     border[1:-1, 1:-1] = False
     outside: np.ndarray = ndimage.binary_propagation(missing & border, mask=missing)
@@ -312,8 +312,9 @@ def gaps_outside(values: np.ndarray) -> np.ndarray:
 
 
 def note_on_gaps(frames: list[np.ndarray]) -> tuple[str, ...]:
-    """What to tell about NaN outside the image in some ``(H, W)`` frames; nothing where there are none."""
+    """What to tell about NaN or inf outside the image in some ``(H, W)`` frames; nothing where there are none."""
     if all(np.isfinite(frame).all() for frame in frames):
         return ()
     share = float(np.mean([gaps_outside(frame).mean() for frame in frames]))
-    return (f"NaN outside the image taken as the floor: {100 * share:.2g} % of the pixels.",) if share > 0 else ()
+    note = f"NaN or inf outside the image taken as the floor: {100 * share:.2g} % of the pixels."
+    return (note,) if share > 0 else ()

@@ -125,7 +125,8 @@ def read_pixel_format(header: Header, path: object) -> PixelFormat:
     if pixel_format.bits_allocated not in (8, 16) or not 2 <= pixel_format.bits_stored <= pixel_format.bits_allocated:
         found = f"{pixel_format.bits_stored} bits stored in {pixel_format.bits_allocated}"
         raise InputError(path, f"pixels of {found}", "2 to 8 bits in 8, or 2 to 16 in 16")
-    if number("PixelRepresentation", 0) != 0:
+    # of colours a sign has no meaning (PS3.3 C.7.6.3.1.2)
+    if photometric.startswith("MONOCHROME") and number("PixelRepresentation", 0) != 0:
         raise InputError(path, "signed pixel values", "grey levels from 0 up")
     if pixel_format.planar not in (0, 1):
         raise InputError(path, f"planar configuration {pixel_format.planar}", "0 or 1")

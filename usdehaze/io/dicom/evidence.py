@@ -110,7 +110,8 @@ def _exchanged(declared: PixelFormat) -> tuple[PixelFormat, Guess]:
 def _middle_frame(header: Header, layout: Layout) -> np.ndarray:
     """The bytes of a frame in the middle of pixel data that are not compressed."""
     size = layout.pixel_format.frame_bytes
-    header.file.seek(header.pixel_start + layout.n_frames // 2 * (size + layout.gap))
+    before = layout.n_frames // 2 * (size + layout.gap)
+    header.file.seek(header.pixel_start + min(before, header.pixel_length or 0))  # there may be fewer than are said
     return np.frombuffer(header.file.read(size), np.uint8)
 
 
@@ -135,6 +136,9 @@ def stream_layout(stream: bytes, declared: PixelFormat, syntax: UID) -> tuple[Pi
         elif stream.startswith((b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ")):
             size = j2k_size(stream)[:4]
             family = syntax if syntax in J2K_SYNTAXES else uid.JPEG2000
+        elif syntax == uid.RLELossless:  # a segment for each byte of a pixel
+            bits = declared.bits_allocated
+            size = declared.rows, declared.columns, 8 * stream[0] // bits, bits
     except (ValueError, IndexError, struct.error):  # the decoder will say what is wrong with it
         return declared, syntax, ()
     if size is None or syntax not in JPEG_SYNTAXES | OTHER_SYNTAXES:

@@ -142,7 +142,7 @@ class DicomScan(StoredScan):
         place, notes = self._find_place(np.stack([self._scale.to_db(picture.levels) for picture in pictures]))
         notes += place.notes
         self._region_mask = place.inside
-        if self._scale.units == "grey" and file.levels.note:
+        if file.levels.note:
             notes = (file.levels.note, *notes)
         inside = True if place.inside is None else place.inside
         images = [image_mask(part, self.shape) & inside for part in images_of(place.geometry)]

@@ -9,6 +9,7 @@ import numpy as np
 from pydicom.dataset import Dataset
 
 from usdehaze.io.dicom.header import items, numbers
+from usdehaze.io.limits import MIN_SIDE
 from usdehaze.notes import Guess
 
 SPATIAL_2D, M_MODE, SPECTRAL, WAVEFORM, GRAPHICS = 1, 2, 3, 4, 5
@@ -90,7 +91,7 @@ def find_regions(attributes: Dataset, shape: tuple[int, int]) -> Regions:
 
     told = items(attributes, "SequenceOfUltrasoundRegions")
     alone = sum(map(_is_b_mode, told)) == 1
-    read = [(*_kind(item), *_region(item, shape, alone and _is_b_mode(item))) for item in told]
+    read = [(*_kind(item), *_region(item, shape, alone)) for item in told]
 
     def regions(spatial: int, data_type: int | None = None) -> list[Region]:
         found = [region for s, t, region, _ in read if s == [spatial] and (data_type is None or t == [data_type])]
@@ -120,7 +121,7 @@ def _is_b_mode(item: Dataset) -> bool:
 
 
 def _region(item: Dataset, shape: tuple[int, int], alone: bool) -> tuple[Region | None, Guess | None]:
-    """One item, clamped to the image, None where it has no extent in it; and what had to be assumed.
+    """One item, clamped to the image, None where it has too little extent in it; and what had to be assumed.
 
     One that is ``alone`` of B-mode and has no extent stands for the whole image.
     """
@@ -129,8 +130,8 @@ def _region(item: Dataset, shape: tuple[int, int], alone: bool) -> tuple[Region 
     if not all(len(corner) == 1 and math.isfinite(corner[0]) for corner in corners):
         return None, None
     top, left, bottom, right = (_signed(int(corner[0])) for corner in corners)
-    (height, width), note = shape, None
-    if alone and top == left == bottom == right == 0:
+    (height, width), note, b_mode = shape, None, _is_b_mode(item)
+    if alone and b_mode and top == left == bottom == right == 0:
         bottom, right = height - 1, width - 1
         note = Guess("A B-mode region in the file has all its corners at 0: taken as the whole image.", BY_CORNERS)
     elif top > bottom or left > right:
@@ -138,7 +139,8 @@ def _region(item: Dataset, shape: tuple[int, int], alone: bool) -> tuple[Region 
         note = Guess("A B-mode region in the file has its corners the other way round: exchanged.", BY_CORNERS)
     fits = bottom < height + MAX_OVERHANG and right < width + MAX_OVERHANG
     clamped = max(top, 0), max(left, 0), min(bottom, height - 1), min(right, width - 1)
-    if clamped[0] >= clamped[2] or clamped[1] >= clamped[3]:
+    least = MIN_SIDE if b_mode else 2  # pixels
+    if min(clamped[2] - clamped[0], clamped[3] - clamped[1]) + 1 < least:
         return None, None
     spacing_m = _spacing_m(item) if fits else None
     return Region(*clamped, spacing_m, _origin_m(item, top, left) if spacing_m else (0.0, 0.0), fits), note

@@ -136,6 +136,12 @@ def small_array(file: h5py.Group, name: str, path: object) -> np.ndarray | None:
     return np.squeeze(np.asarray(node[()], np.float64))
 
 
+def small_line(group: h5py.Group, name: str, path: object) -> np.ndarray | None:
+    """`small_array` along a single axis: of an axis of pixels, say."""
+    values = small_array(group, name, path)
+    return None if values is None else values.ravel()
+
+
 def small_text(group: h5py.Group, name: str) -> str:
     """A dataset that is one text of a usual size; empty where there is none."""
     node = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None

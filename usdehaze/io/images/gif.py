@@ -11,8 +11,7 @@ from usdehaze.budget import spend
 from usdehaze.io.decoding import decoding
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.limits import check_frame
-from usdehaze.io.luma import luma
-from usdehaze.io.picture import Picture
+from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import StoredCine, rising
 
 

@@ -17,8 +17,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.hdf5.layouts.axes import third_axis
 from usdehaze.io.images.metaimage_header import read_header
 from usdehaze.io.limits import MOST_DEFLATED
-from usdehaze.io.luma import luma
-from usdehaze.io.picture import Picture
+from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import TIMES_UNUSED, StoredCine
 
 _READ_BYTES = 2**20

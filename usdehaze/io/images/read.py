@@ -21,8 +21,7 @@ from usdehaze.io.formats import format_of, images_by_suffix, is_left_out, is_mas
 from usdehaze.io.images.opacity import rgb_of
 from usdehaze.io.images.tiff import as_declared, calibration, images_declared, is_of_another, other_axes, refuse_unknown
 from usdehaze.io.limits import check_frame
-from usdehaze.io.luma import luma
-from usdehaze.io.picture import Picture
+from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import ImageFile, StoredCine, rising
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.notes import Guess
@@ -73,10 +72,10 @@ class ImageFolderScan(ImageScan):
             with decoding(paths[index], "an image"), closing(open_image(paths[index])) as image:
                 one = image.stored()
                 if one.shape != first.shape or one.dtype != first.dtype:
-                    _, height, width = one.shape
+                    sides = " x ".join(map(str, one.shape[one.shape[0] == 1 :]))  # with the frames, where not one
                     raise InputError(
                         self.path,
-                        f"{paths[index].name} is {height} x {width} {one.dtype}",
+                        f"{paths[index].name} is {sides} {one.dtype}",
                         f"{first.shape[1]} x {first.shape[2]} {first.dtype} as in {paths[0].name}",
                         "give images that belong to no cine one by one",
                     )

@@ -37,9 +37,8 @@ from usdehaze.io.hdf5.layouts.resemblance import (
     shared_levels,
 )
 from usdehaze.io.limits import MIN_SIDE
-from usdehaze.io.luma import luma
 from usdehaze.io.names import called
-from usdehaze.io.picture import Picture
+from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
 
@@ -74,9 +73,8 @@ def frames_of(
     order, because = (_asked(axes, dataset, path), "") if axes else find_axes(dataset, beside)
     sides = {letter: dataset.shape[axis] for letter, axis in order.items()}
     if not {"H", "W"} <= set(sides) or min(sides["H"], sides["W"]) < MIN_SIDE:
-        raise InputError(
-            path, f"{called(name)} has shape {dataset.shape}", "frames (T, H, W) or (H, W)", "say with --axes"
-        )
+        found, advice = f"{called(name)} has shape {dataset.shape}", on_iq(dataset.shape) or "say with --axes"
+        raise InputError(path, found, "frames (T, H, W) or (H, W)", advice)
     if not axes and "T" not in sides and max(sides["H"], sides["W"]) > MOST_SLENDER * min(sides["H"], sides["W"]):
         found = f"{called(name)} has shape {dataset.shape}, which makes images of {sides['H']} x {sides['W']}"
         raise InputError(path, found, "frames (T, H, W) or (H, W)", "give flattened ones their shape, or say --axes")
@@ -195,6 +193,11 @@ def frame_shaped(shape: tuple[int, ...]) -> bool:
     if len(sides) == 4:
         return any(sides.count(colour) for colour in (3, 4)) and sides[-2] >= MIN_SIDE
     return len(sides) in (2, 3) and sides[-2] >= MIN_SIDE
+
+
+def on_iq(shape: tuple[int, ...]) -> str:
+    """What to do about an array whose last axis may be one of I and Q; "" for others."""
+    return "store I/Q as complex numbers" if len(shape) > 3 and shape[-1] == 2 else ""
 
 
 def _order(special: dict[str, int], long: list[int]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import get_dataset, get_group, small_array
+from usdehaze.io.hdf5.access import get_dataset, get_group, small_line
 from usdehaze.io.hdf5.layouts.axes import frames_of, third_axis
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
@@ -26,7 +26,7 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if group is None or "VoxelData" not in group or (reading.dataset or name).strip("/") != name:
         return None
     voxels = get_dataset(file, name, path)
-    sides = _numbers(group, "Dimension", path)
+    sides = small_line(group, "Dimension", path)
     n_axes = voxels.ndim if sides is None else len(sides)
     if n_axes not in (2, 3, 4) or (sides is not None and tuple(sides[::-1]) != voxels.shape[:n_axes]):
         raise InputError(path, f"VoxelData has shape {voxels.shape}", "the Dimension beside it, of 2 to 4 axes")
@@ -38,7 +38,7 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if not reading.axes:
         notes = (third_axis(cine, path, "--axes"),) if len(long) == 3 else ()
         cine = replace(cine, assumptions=(*cine.assumptions, *notes), guessed_axes=letters)
-    spacing = _numbers(group, "Spacing", path)
+    spacing = small_line(group, "Spacing", path)
     if spacing is None or len(spacing) != n_axes or not np.isfinite(spacing).all():
         return cine
     by_letter = dict(zip(letters, (float(spacing[::-1][axis]) for axis in long), strict=False))
@@ -46,8 +46,3 @@ def recognise(file: h5py.File, path: object, reading: Reading) -> StoredCine | N
     if min(row_mm, column_mm) <= 0 or (row_mm, column_mm) == (1, 1):  # 1 is as ITK leaves it
         return cine
     return replace(cine, spacing_m=(row_mm / 1000, column_mm / 1000))
-
-
-def _numbers(group: h5py.Group, name: str, path: object) -> np.ndarray | None:
-    values = small_array(group, name, path)
-    return None if values is None else np.atleast_1d(values).reshape(-1)

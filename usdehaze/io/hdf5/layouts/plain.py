@@ -16,7 +16,7 @@ from usdehaze.errors import InputError
 from usdehaze.io.axes_beside import tells_axis
 from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_text, walk
 from usdehaze.io.hdf5.layouts import channel
-from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group
+from usdehaze.io.hdf5.layouts.axes import frame_shaped, frames_of, octave_group, on_iq
 from usdehaze.io.hdf5.layouts.blocks import is_numeric
 from usdehaze.io.hdf5.layouts.cells import cells_of, in_structures, is_cell
 from usdehaze.io.hdf5.layouts.times import MOST_MEMBERS, with_times
@@ -92,7 +92,8 @@ def choose(
             ("names that are not UTF-8 are not read, rename them", [name for name in links if _NO_TEXT in name]),
         ):
             found += f"; {said} ({', '.join(names[:3])})" if names else ""
-        raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)")
+        advice = max((on_iq(shapes[name]) for name in others), default="")
+        raise InputError(path, found, "log-compressed frames, an envelope, or I/Q, (T, H, W) or (H, W)", advice)
     if len(images) > 1:
         listed = _listed({name: candidates[name] for name in images})
         raise InputError(

@@ -12,9 +12,10 @@ import numpy as np
 
 from usdehaze.budget import spend
 from usdehaze.errors import InputError
-from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_array
+from usdehaze.io.hdf5.access import attribute, get_dataset, get_group, members, small_array, small_line
 from usdehaze.io.hdf5.layouts.blocks import BlockReader, value_type
 from usdehaze.io.hdf5.layouts.pixel_positions import with_geometry
+from usdehaze.io.limits import check_frame
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine, from_rf
 
@@ -98,25 +99,22 @@ def _grid(file: h5py.File, path: object, name: str) -> tuple[np.ndarray, np.ndar
     scan = get_group(file, f"{name}/scan")
     if scan is None:
         raise InputError(path, f"{name} has no scan", "a linear or a sector scan that says where the pixels are")
-    x_axis, z_axis = (_axis(scan, part, path) for part in ("x_axis", "z_axis"))
+    x_axis, z_axis = (small_line(scan, part, path) for part in ("x_axis", "z_axis"))
     if x_axis is not None and z_axis is not None:
+        check_frame((len(z_axis), len(x_axis)), path)
         x_m, z_m = np.meshgrid(x_axis, z_axis)
         return z_axis, x_axis, x_m, z_m
-    azimuth, depth = (_axis(scan, part, path) for part in ("azimuth_axis", "depth_axis"))
+    azimuth, depth = (small_line(scan, part, path) for part in ("azimuth_axis", "depth_axis"))
     if azimuth is None or depth is None:
         kind = attribute(scan, "class") or "no class"
         raise InputError(path, f"{name}/scan ({kind}) has no axes", "x_axis and z_axis, or azimuth_axis and depth_axis")
-    if (elevation := _axis(scan, "elevation_axis", path)) is not None and len(elevation) > 1:
+    if (elevation := small_line(scan, "elevation_axis", path)) is not None and len(elevation) > 1:
         raise InputError(path, f"{name}/scan is a volume", "a 2-D scan")
+    check_frame((len(depth), len(azimuth)), path)
     x_0, z_0 = _origins(scan, path, len(azimuth))
     x_m = x_0 + depth[:, None] * np.sin(azimuth)
     z_m = z_0 + depth[:, None] * np.cos(azimuth)
     return depth, azimuth, x_m, z_m
-
-
-def _axis(scan: h5py.Group, name: str, path: object) -> np.ndarray | None:
-    values = small_array(scan, name, path)
-    return None if values is None else np.atleast_1d(values).reshape(-1)
 
 
 def _origins(scan: h5py.Group, path: object, n_lines: int) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +139,7 @@ def _number(group: h5py.Group, name: str, path: object) -> float:
 def _frame_axis(dataset: h5py.Dataset, n_pixels: int, path: object) -> tuple[int | None, int]:
     """Axis of the frames, None where there is one frame alone, and their number."""
     shape = dataset.shape
-    ends = [axis for axis in (0, dataset.ndim - 1) if shape[axis] == n_pixels]
+    ends = [axis for axis in (0, dataset.ndim - 1) if shape[axis : axis + 1] == (n_pixels,)]
     others = [axis for axis in range(dataset.ndim) if shape[axis] > 1]
     if not ends:
         raise InputError(path, f"{dataset.name} has shape {shape}", f"{n_pixels} pixels, as its scan says")
