@@ -152,7 +152,7 @@ class Queue:
             source: its file, which is copied.
 
         Returns:
-            Its number; None where it needs no work: it is in the queue already, byte for byte, or the node made it itself.
+            Its number; None where it needs no work: the very same is in the queue already, or the node made it itself.
 
         Raises:
             OSError, sqlite3.Error: the disk is full, or out of order.
