@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
+from usdehaze.quiet import quiet
 
 INPUTS, OUTPUTS = ("u", "sigma", "y"), ("clean", "gains")
 OPSET = 18
@@ -83,10 +83,10 @@ def onnx_of(posterior: LearnedPosterior) -> bytes:
     device = next(posterior.parameters()).device
     free = {0: "batch", 2: "depth", 3: "angle"}
     buffer = io.BytesIO()
-    with undisturbed(), warnings.catch_warnings(), torch.no_grad():
+    # this exporter is the older one, and says so: the newer takes the sizes for fixed
+    with undisturbed(), quiet(), torch.no_grad():
         u = torch.zeros(2, 2 * posterior.channels, depth, angle, device=device)
         arguments = (u, torch.ones(2, device=device), u[:, : posterior.channels])
-        warnings.simplefilter("ignore")  # that this exporter is the older one: the newer takes the sizes for fixed
         torch.onnx.export(
             _Forward(posterior),
             arguments,
