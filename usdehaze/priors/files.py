@@ -92,7 +92,8 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
     try:
         with torch.device("meta"):  # no weights are drawn: the caller's random stream goes on
             network = _network(card.network, card.path)
-        network.load_state_dict({k: v.float() for k, v in load_file(str(card.path)).items()}, assign=True)
+        weights = {k: v.to(torch.float32, copy=True) for k, v in load_file(str(card.path)).items()}
+        network.load_state_dict(weights, assign=True)
     except InputError:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
