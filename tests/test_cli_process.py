@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -473,6 +474,24 @@ def test_being_told_to_end_while_writing_leaves_nothing_half_written(tmp_path, m
     before = signal.getsignal(signal.SIGTERM)
     assert run("process", scan).exit_code == 128 + signal.SIGTERM
     assert files_in(tmp_path) == ["scan.h5"] and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_being_told_to_end_while_torch_is_imported_is_one_line_and_no_dump():
+    code = """
+import signal, sys
+from usdehaze.stopping import stoppable
+
+class Ender:
+    def find_spec(self, name, *_):
+        if name == "torch.distributed":
+            signal.raise_signal(signal.SIGTERM)
+
+sys.meta_path.insert(0, Ender())
+with stoppable():
+    import torch
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "usdehaze: stopped\n")
 
 
 def test_notes_that_nobody_can_be_told_stop_nothing(tmp_path, model, monkeypatch):

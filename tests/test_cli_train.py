@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import ClassVar
 
@@ -317,7 +318,8 @@ def test_two_runs_cannot_write_one_prior(tmp_path):
     assert done.exit_code == 1 and "is being written by another run" in done.output
 
 
-def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, number):
     prior, log = tmp_path / "p.safetensors", tmp_path / "p.run" / "log.txt"
     words = ("haze", "-o", prior, *FEW, "--steps", "100000", "--checkpoint-every", "3")
 
@@ -325,20 +327,29 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path):
         until = time.monotonic() + 60
         while not log.exists() and time.monotonic() < until:
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(number)
     presser = threading.Thread(target=interrupt)
     presser.start()
     done = run(*words)
     presser.join()
     assert done.exit_code == 130 and "the same command goes on from" in done.output
-    assert signal.getsignal(signal.SIGINT) is before and not prior.exists()
+    assert signal.getsignal(number) is before and not prior.exists()
     stopped_at = int(log.read_text().splitlines()[-1].split()[2].split("/")[0])
     again = run(*words[:-4], "--steps", stopped_at + 2)
     assert again.exit_code == 0, again.output
     assert json.loads(prior.with_suffix(".json").read_text())["training"]["steps"] == stopped_at + 2
     assert f"step {stopped_at + 2}/{stopped_at + 2}" in log.read_text()
+
+
+def test_a_run_that_is_stopped_before_its_first_step_names_no_checkpoint(tmp_path, monkeypatch):
+    asked = threading.Event()
+    asked.set()
+    monkeypatch.setattr(sys.modules["usdehaze.cli.train"], "ending", lambda: nullcontext(asked))
+    done = run("haze", "-o", tmp_path / "p.safetensors", *FEW)
+    assert done.exit_code == 130 and done.output == "stopped before the first step\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_samples_of_a_prior_that_knows_its_data_have_its_mean_and_deviation():

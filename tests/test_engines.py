@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import numpy as np
@@ -76,6 +77,28 @@ def test_neither_batch_nor_threads_nor_pickling_change_a_bit(posterior_file, cin
             np.testing.assert_array_equal(other.dehaze(cine).tissue, first.tissue)
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("engine", PACKAGES)
+def test_what_the_host_program_sets_decides_nothing(posterior_file, cine, engine):
+    use(engine)
+    expected, threads = dehazer(posterior_file, engine).dehaze(cine).tissue, torch.get_num_threads()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"), torch.autocast("cpu", torch.bfloat16):
+            made = dehazer(posterior_file, engine)
+        assert (torch.get_default_dtype(), torch.get_num_threads()) == (torch.float64, threads)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_array_equal(made.dehaze(cine).tissue, expected)
+
+
+@pytest.mark.parametrize("engine", PACKAGES)
+def test_several_threads_make_one_each_at_once(posterior_file, cine, engine):
+    use(engine)
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda _: dehazer(posterior_file, engine), range(4)))
+    assert len({each.dehaze(cine).tissue.tobytes() for each in made}) == 1
 
 
 @pytest.mark.parametrize("engine", PACKAGES)
@@ -156,11 +179,13 @@ def test_int8_is_the_same_every_time_it_is_made_and_once_it_travelled(int8, cine
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3 if threads != 3 else 2)
+        torch.set_default_dtype(torch.float64)
         again = Dehazer.from_pretrained(engine="onnxruntime", precision="int8", batch_size=1)
         assert again.engine.model == int8.engine.model
         travelled = pickle.loads(pickle.dumps(again))
         np.testing.assert_array_equal(travelled.dehaze(cine).tissue, int8.dehaze(cine).tissue)
     finally:
+        torch.set_default_dtype(torch.float32)
         torch.set_num_threads(threads)
 
 

@@ -279,6 +279,12 @@ def test_an_object_that_waits_is_not_queued_twice_and_one_that_is_done_may_come_
     assert queue.add("1.2.3", path) == 2
 
 
+def test_an_object_that_was_corrected_while_the_first_waits_is_queued_too(tmp_path, queue):
+    assert queue.add("1.2.3", scan(tmp_path / "a.dcm", "1.2.3", PatientID="WRONG")) == 1
+    assert queue.add("1.2.3", scan(tmp_path / "b.dcm", "1.2.3", PatientID="RIGHT")) == 2
+    assert queue.add("1.2.3", tmp_path / "a.dcm") is queue.add("1.2.3", tmp_path / "b.dcm") is None
+
+
 def test_a_full_disk_is_refused_not_acknowledged(tmp_path, queue, monkeypatch):
     receiver, port = receiver_of(queue)
     path = scan(tmp_path / "a.dcm")

@@ -1,5 +1,8 @@
+import errno
 import json
+import os
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,11 +67,33 @@ def test_wrong_files_are_refused_in_one_line(tmp_path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(InputError, match="not a usable prior"):
+    with pytest.raises(InputError, match="card and weights do not belong together"):
         Prior.load(path, "tissue")
     path.with_suffix(".json").write_text("{")
     with pytest.raises(InputError, match="not a usable prior"):
         Prior.load(path, "tissue")
+    path.with_suffix(".json").unlink()
+    with pytest.raises(InputError, match=r"^p\.safetensors: its card, p\.json, is not there; expected both"):
+        Prior.load(path, "tissue")
+
+
+def test_a_disk_that_gets_full_leaves_the_prior_that_was_there(tmp_path, monkeypatch):
+    path, write = tmp_path / "p.safetensors", Path.write_bytes
+    tiny().save(path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def full(self, data):
+        write(self, data[:10])
+        if ".json" in self.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    other = tiny()
+    torch.nn.init.ones_(next(other.network.parameters()))
+    with pytest.raises(InputError, match=r"p\.safetensors: cannot be written \(No space left on device\)"):
+        other.save(path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(

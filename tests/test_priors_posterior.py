@@ -90,7 +90,7 @@ def test_saved_posterior_comes_back_and_other_files_are_refused(tmp_path):
         LearnedPosterior.load(tmp_path / "none.safetensors")
     card = json.loads(path.with_suffix(".json").read_text())
     path.with_suffix(".json").write_text(json.dumps(card | {"sha256": "0" * 64}))
-    with pytest.raises(InputError, match="not a usable posterior"):
+    with pytest.raises(InputError, match="card and weights do not belong together"):
         LearnedPosterior.load(path)
 
 

@@ -97,6 +97,8 @@ def test_what_is_no_result_of_dehazing_is_refused(tmp_path, scan, options):
         save({**item, "image": (item["tissue"] - 0.5).clamp(min=-60)})
     with pytest.raises(ValueError, match="one key"):
         SaveUltrasoundd(["a", "b"])
+    with pytest.raises(ValueError, match="'image' is the tissue's: keep what goes in, CopyItemsd before dehazing"):
+        SaveUltrasoundd("image")
     with pytest.raises(TypeError, match="save_haze must be True or False, found 'no'"):
         SaveUltrasoundd("tissue", save_haze="no")
     assert SaveUltrasoundd("other", allow_missing_keys=True)(item).keys() == item.keys()

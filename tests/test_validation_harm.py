@@ -17,9 +17,9 @@ from usdehaze.validation.harm import (
     lost_share,
     mutual_information,
     removal_flicker,
-    seed_spread,
-    visible_shift_db,
 )
+from validation.bench.wide import visible_shift_db
+from validation.trust.study import seed_spread
 
 N = 128
 RNG = np.random.default_rng(5)

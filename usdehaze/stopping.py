@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -56,17 +56,25 @@ def _signals() -> tuple[signal.Signals, ...]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Signals to stop that come inside the block act when it is over."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _signals()}
+def _heard(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Inside the block signals go to ``handle``; threads but the main one have none."""
+    before = {}
     try:
+        if threading.current_thread() is threading.main_thread():
+            before = {number: signal.signal(number, handle) for number in _signals()}
         yield
     finally:
         _restore(before)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals to stop that come inside the block act when it is over."""
+    came: list[int] = []
+    try:
+        with _heard(lambda number, _: came.append(number)):
+            yield
+    finally:
         if came:
             signal.raise_signal(came[0])
 
@@ -74,35 +82,25 @@ def uninterrupted() -> Iterator[None]:
 @contextmanager
 def ending() -> Iterator[threading.Event]:
     """Yields an event that the first signal sets, for work without an end of its own; the next one stops as ever."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = {number: signal.getsignal(number) for number in _signals()}
+    asked, before = threading.Event(), {number: signal.getsignal(number) for number in _signals()}
 
     def handle(number: int, frame: FrameType | None) -> None:
         asked.set()
         _restore(before)
 
-    for number in before:
-        signal.signal(number, handle)
-    try:
+    with _heard(handle):
         yield asked
-    finally:
-        _restore(before)
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside the block the first signal raises `Stopped`; another ends the process where that has come to nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    _asked.clear()
     since = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal since
+        if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
+            at_once(number)  # an exception within its import ends the process with a dump
         if not _asked:
             _asked.append(number)
             since = time.monotonic()
@@ -114,13 +112,13 @@ def stoppable() -> Iterator[None]:
         if not isinstance(unraisable.exc_value, Stopped):
             hook(unraisable)
 
-    before = {number: signal.signal(number, handle) for number in _signals()}
+    _asked.clear()
     hook, sys.unraisablehook = sys.unraisablehook, tell
     try:
-        yield
+        with _heard(handle):
+            yield
     finally:
         sys.unraisablehook = hook
-        _restore(before)
         _asked.clear()
 
 

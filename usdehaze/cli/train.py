@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +18,7 @@ from usdehaze.cli.options import SEED, Device, Number, reading_options, take_rea
 from usdehaze.cli.progress import step_progress
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.plain_text import one_line
+from usdehaze.stopping import ending
 
 if TYPE_CHECKING:
     import torch
@@ -211,17 +209,19 @@ class _Run:
         source = self._source(data, recipe, reading)
         checkpoint = self.folder / "checkpoint.safetensors"
         with (
-            _stop_on_signal() as stop,
+            ending() as asked,
             step_progress(self.what, recipe.steps, self.console.quiet or not self.first) as progress,
         ):
             prior = train(
                 recipe, source, self.out, checkpoint, device=device, begin_with=parent,
-                every=self.options["checkpoint_every"], tell=self._teller(recipe, progress), stop=stop,
+                every=self.options["checkpoint_every"], tell=self._teller(recipe, progress), stop=asked.is_set,
                 command=self._command(recipe, data),
             )  # fmt: skip
         if prior is None:
             if self.first:
-                self.console.say(f"stopped; the same command goes on from {checkpoint}")
+                kept = checkpoint.exists()
+                goes_on = f"; the same command goes on from {checkpoint}" if kept else " before the first step"
+                self.console.say(f"stopped{goes_on}")
             return False
         if self.first:
             sheet = self.out.with_suffix(".png")
@@ -395,24 +395,3 @@ def _device(name: str) -> torch.device:
     except UsdehazeError as error:
         raise click.UsageError(str(error)) from None
     return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Yields whether Ctrl-C or a batch system's time limit asked for an end; the second one ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    asked: list[int] = []
-
-    def handle(number: int, _: Any) -> None:
-        if asked:
-            sys.exit(128 + number)
-        asked.append(number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

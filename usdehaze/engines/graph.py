@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-import warnings
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor, nn
 
 from usdehaze.optional import needed
 from usdehaze.priors.posterior import LearnedPosterior
+from usdehaze.quiet import quiet
 
 INPUTS, OUTPUTS = ("u", "sigma", "y"), ("clean", "gains")
 OPSET = 18
+_ALONE = threading.Lock()
 
 
 class _Forward(nn.Module):
@@ -30,6 +33,21 @@ class _Forward(nn.Module):
         for low, high in comparisons(len(rows)):
             rows[low], rows[high] = torch.minimum(rows[low], rows[high]), torch.maximum(rows[low], rows[high])
         return clean, torch.cat(rows, dim=1).clamp(-1, 0)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Inside, torch computes on one core, without what its host has set (default type and device, autocast), for one
+    thread at a time: its exporter, default type and number of cores are of the whole process."""
+    with _ALONE, torch.autocast("cpu", enabled=False), torch.device("cpu"):
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        try:
+            torch.set_num_threads(1)
+            torch.set_default_dtype(torch.float32)
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(dtype)
 
 
 def feed(u: Tensor, sigma: float, y: Tensor) -> dict[str, np.ndarray]:
@@ -63,12 +81,12 @@ def onnx_of(posterior: LearnedPosterior) -> bytes:
     needed("onnx", "onnx")
     depth, angle = posterior.card["grid"]
     device = next(posterior.parameters()).device
-    u = torch.zeros(2, 2 * posterior.channels, depth, angle, device=device)
-    arguments = (u, torch.ones(2, device=device), u[:, : posterior.channels])
     free = {0: "batch", 2: "depth", 3: "angle"}
     buffer = io.BytesIO()
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # that this exporter is the older one: the newer takes the sizes for fixed
+    # this exporter is the older one, and says so: the newer takes the sizes for fixed
+    with undisturbed(), quiet(), torch.no_grad():
+        u = torch.zeros(2, 2 * posterior.channels, depth, angle, device=device)
+        arguments = (u, torch.ones(2, device=device), u[:, : posterior.channels])
         torch.onnx.export(
             _Forward(posterior),
             arguments,

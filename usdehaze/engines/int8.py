@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from usdehaze.engines.graph import feed, onnx_of
+from usdehaze.engines.graph import feed, onnx_of, undisturbed
 from usdehaze.engines.onnxruntime import OnnxRuntimeEngine, session_of
 from usdehaze.errors import UsdehazeError
 from usdehaze.optional import needed
@@ -66,13 +66,10 @@ def _frames(posterior: LearnedPosterior) -> list[Feed]:
     """What a pass takes of simulated frames, the same wherever it is asked for."""
     from usdehaze.simulate import training_pairs  # nothing else here needs the simulator
 
-    generator, threads = torch.Generator().manual_seed(SEED), torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)  # bits depend on how many there are
+    generator = torch.Generator().manual_seed(SEED)
+    with undisturbed():  # bits depend on how many cores there are
         pairs = training_pairs(FRAMES, generator, *posterior.card["grid"])
         u = pairs[:, :2] + SIGMA * torch.randn(pairs[:, :2].shape, generator=generator)
-    finally:
-        torch.set_num_threads(threads)
     return [feed(u[i : i + 1], SIGMA, pairs[i : i + 1, 2:]) for i in range(FRAMES)]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from usdehaze.errors import UsdehazeError
-from usdehaze.io.dicom.quiet import quiet
 from usdehaze.node.titles import Peer, pynetdicom
 from usdehaze.optional import needed
+from usdehaze.quiet import quiet
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset

@@ -8,9 +8,9 @@ from typing import Any
 from usdehaze.errors import InputError, UsdehazeError
 from usdehaze.io.dicom.header import words
 from usdehaze.io.dicom.modes import is_secondary
-from usdehaze.io.dicom.quiet import quiet
 from usdehaze.node.destinations import reason_of, web_client
 from usdehaze.node.receive import ULTRASOUND
+from usdehaze.quiet import quiet
 
 _CLASS, _TYPE, _SERIES, _INSTANCE = "00080016", "00080008", "0020000E", "00080018"
 _ORDER = ("00200011", "00200013")  # Series Number, Instance Number

@@ -6,6 +6,7 @@ that a crash cut off are done again: derived images have the same UIDs each time
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import sqlite3
@@ -151,18 +152,16 @@ class Queue:
             source: its file, which is copied.
 
         Returns:
-            Its number; None where it needs no work: it is in the queue already, or the node made it itself.
+            Its number; None where it needs no work: the very same is in the queue already, or the node made it itself.
 
         Raises:
             OSError, sqlite3.Error: the disk is full, or out of order.
         """
         with self._lock:
-            known = self._db.execute(
-                "SELECT 1 FROM objects WHERE uid = ? AND state IN ('waiting', 'sending') "
-                "UNION SELECT 1 FROM deliveries WHERE uid = ?",
-                (uid, uid),
-            ).fetchone()
-            if known:
+            own = self._db.execute("SELECT 1 FROM deliveries WHERE uid = ?", (uid,)).fetchone()
+            here = "SELECT id FROM objects WHERE uid = ? AND state IN ('waiting', 'sending')"
+            known = (self._file(number) for (number,) in self._db.execute(here, (uid,)).fetchall())
+            if own or any(filecmp.cmp(source, file, shallow=False) for file in known):
                 return None
             with self._change() as db:
                 row = "INSERT INTO objects (uid, bytes, state, arrived) VALUES (?, ?, 'waiting', ?)"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from usdehaze import stopping
-from usdehaze.io.dicom.quiet import quiet
 from usdehaze.node.destinations import Destination, NotSent
 from usdehaze.node.queue import Queue
+from usdehaze.quiet import quiet
 
 IDLE_S = 1.0  # between two looks at what is due
 TIDY_S = 3600.0

@@ -73,7 +73,7 @@ def find_weights(which: str | Path, what: str) -> Path:
     """The ``.safetensors`` file of a path, or of the name of a shipped one; ``what`` is "prior" or "posterior".
 
     Raises:
-        InputError: there is no such file, or it has another suffix.
+        InputError: there is no such file, it has another suffix, or its card is not beside it.
     """
     shipped_path = WEIGHTS / f"{which}.safetensors"
     path = shipped_path if Path(which).name == str(which) and shipped_path.is_file() else Path(which)
@@ -83,6 +83,8 @@ def find_weights(which: str | Path, what: str) -> Path:
         raise InputError(which, f"no such {what}", f"a .safetensors file or one of: {shipped or 'none shipped'}")
     if path.suffix != ".safetensors":
         raise InputError(path.name, f"not a {what}", "a .safetensors file with its .json card")
+    if not (card := path.with_suffix(".json")).is_file():
+        raise InputError(path.name, f"its card, {card.name}, is not there", "both in one folder")
     return path
 
 
@@ -106,7 +108,7 @@ def read_card(which: str | Path, kind: NetworkKind) -> Card:
         wrong = values.pop("format") != FORMAT or values["kind"] not in NETWORK_KINDS
         digest = file_sha256(path)
         if wrong or values.pop("sha256") != digest:
-            raise ValueError("card and weights do not belong together")
+            raise InputError(path.name, "card and weights do not belong together", "weights with their .json card")
         _check_values(values, path)
     except InputError:
         raise

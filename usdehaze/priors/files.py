@@ -34,16 +34,17 @@ def save_card(path: Path, network: nn.Module, card: dict[str, Any]) -> Hashes:
     digest = hashlib.sha256(data).hexdigest()
     described = {"kind": type(network).__name__, **network.config}  # type: ignore[dict-item]
     card = {"format": FORMAT, **card, "network": described, "sha256": digest}
+    contents = {path: data, path.with_suffix(".json"): (json.dumps(card, indent=1) + "\n").encode()}
+    parts = {target: target.with_name(f".{target.name}.new") for target in contents}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for target, content in (
-            (path, data),
-            (path.with_suffix(".json"), (json.dumps(card, indent=1) + "\n").encode()),
-        ):
-            part = target.with_name(f".{target.name}.new")
-            part.write_bytes(content)
+        for target, part in parts.items():
+            part.write_bytes(contents[target])
+        for target, part in parts.items():  # none before both are there: weights are of no use with another card
             part.replace(target)
     except OSError as error:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
         raise InputError(path, f"cannot be written ({error.strerror})") from error
     return Hashes(digest, identity_of(card))
 
@@ -89,9 +90,10 @@ def load_card(which: str | Path, kind: NetworkKind) -> tuple[nn.Module, dict[str
     """
     card = read_card(which, kind)
     try:
-        with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read: the caller's stream goes on
-            network = _network(card.network, card.path).float()
-        network.load_state_dict({k: v.float() for k, v in load_file(str(card.path)).items()})
+        with torch.device("meta"):  # no weights are drawn: the caller's random stream goes on
+            network = _network(card.network, card.path)
+        weights = {k: v.to(torch.float32, copy=True) for k, v in load_file(str(card.path)).items()}
+        network.load_state_dict(weights, assign=True)
     except InputError:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:

@@ -77,7 +77,9 @@ class FastUNet(nn.Module):
         self.multiple = patch * 2 ** (len(channels) - 1)
         embedding = 4 * channels[0]
         self.register_buffer(
-            "frequencies", torch.exp(torch.linspace(0.0, math.log(30.0), 16, dtype=torch.float32)), persistent=False
+            "frequencies",
+            torch.exp(torch.linspace(0.0, math.log(30.0), 16, dtype=torch.float32, device="cpu")),
+            persistent=False,
         )
         self.embed = nn.Sequential(nn.Linear(32, embedding), nn.SiLU(), nn.Linear(embedding, embedding), nn.SiLU())
         self.stem = nn.Conv2d((inputs + 2) * patch**2, channels[0], 3, padding=1)

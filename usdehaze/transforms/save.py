@@ -44,7 +44,7 @@ class SaveUltrasoundd(MapTransform):
         allow_missing_keys: do nothing where the tissue is missing instead of raising.
 
     Raises:
-        ValueError: several keys, an unknown transfer syntax.
+        ValueError: several keys, the tissue's as that of the input, an unknown transfer syntax.
         TypeError: ``overwrite`` or ``save_haze`` is neither True nor False.
         InputError: when called, for tissue that does not come from `DehazeUltrasoundd`, or whose frames have been
             picked or put in another order after loading, for images that are not what they were as it was made, bit
@@ -85,6 +85,8 @@ class SaveUltrasoundd(MapTransform):
         super().__init__(keys, allow_missing_keys)
         if len(self.keys) != 1:
             raise ValueError(f"a result holds one scan: give one key, not {self.keys}")
+        if input_key in self.keys:
+            raise ValueError(f"input_key {input_key!r} is the tissue's: keep what goes in, CopyItemsd before dehazing")
         self.haze_key = haze_key
         self.input_key = input_key
         self.std_key = std_key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -12,6 +11,7 @@ import numpy as np
 
 import usdehaze
 from usdehaze.errors import UsdehazeError
+from usdehaze.quiet import quiet
 from usdehaze.tuning.examples import Example, goal_of
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def search(
     seen: dict[Settings, Tried | None] = {}
     for number in range(n_trials):
         trial = study.ask()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the start may lie between the steps of the others
+        with quiet():  # the start may lie between the steps of the others
             suggested = _suggest(trial, start, max_steps)
         settings = suggested if number else start
         if settings not in seen:

@@ -188,27 +188,6 @@ def lost_share(input_db: np.ndarray, output_db: np.ndarray, counts: np.ndarray, 
     return float((output_db[dim] - floor_db <= LOST_DB).mean()) if dim.any() else None
 
 
-def visible_shift_db(clean_db: np.ndarray, output_db: np.ndarray, inside: np.ndarray) -> float | None:
-    """Mean output minus input of the pixels inside that are brighter than -40 dB, ``(H, W)`` all; None without any."""
-    visible = inside & (clean_db > VISIBLE_DB)
-    return float((output_db.astype(np.float64) - clean_db)[visible].mean()) if visible.any() else None
-
-
-def seed_spread(outputs_db: np.ndarray, inside: np.ndarray) -> float:
-    """Spread of the results of one frame under several seeds: root mean variance over the pixels inside, dB.
-
-    Args:
-        outputs_db: ``(S, H, W)``, one result a seed, at least two.
-        inside: bool ``(H, W)``.
-
-    Raises:
-        ValueError: fewer than two seeds, or no pixel inside.
-    """
-    if len(outputs_db) < 2 or not inside.any():
-        raise ValueError(f"spread needs two seeds and a pixel, found {len(outputs_db)} and {int(inside.sum())}")
-    return float(np.sqrt(outputs_db[:, inside].astype(np.float64).var(axis=0, ddof=1).mean()))
-
-
 def _neighbours(image: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Every pixel of ``(T, H, W)`` that has a next one along an axis, and that one."""
     n = image.shape[axis]

@@ -16,7 +16,7 @@ from usdehaze.geometry import make_mapper
 from usdehaze.io import open_cine
 from usdehaze.io.hdf5.access import get_dataset, open_file
 from usdehaze.validation.evaluate import figure, summarise
-from usdehaze.validation.harm import gain_step_db, visible_shift_db
+from usdehaze.validation.harm import VISIBLE_DB, gain_step_db
 from usdehaze.validation.metrics import MIN_REGION_PIXELS
 from usdehaze.validation.scene import Scene, error_figures, wall_error
 from validation.bench.parts import Bench, clean_scan, coverage_figures, labelled_scan, outcome
@@ -160,3 +160,9 @@ def clean_clips(bench: Bench) -> dict[str, Any]:
 
 
 WIDE = {"g": second_simulator, "h": camus_as_it_is, "i": cines, "j": clean_clips}
+
+
+def visible_shift_db(clean_db: np.ndarray, output_db: np.ndarray, inside: np.ndarray) -> float | None:
+    """Mean output minus input of the pixels inside that are brighter than -40 dB, ``(H, W)`` all; None without any."""
+    visible = inside & (clean_db > VISIBLE_DB)
+    return float((output_db.astype(np.float64) - clean_db)[visible].mean()) if visible.any() else None

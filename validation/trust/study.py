@@ -18,7 +18,7 @@ from usdehaze.errors import InputError
 from usdehaze.priors.posterior import LearnedPosterior
 from usdehaze.priors.prior import Prior
 from usdehaze.validation.benchmark import FIRST_SEED, OURS
-from usdehaze.validation.harm import leak_bits, leak_correlation, seed_spread
+from usdehaze.validation.harm import leak_bits, leak_correlation
 from usdehaze.validation.scene import Decomposed, Scene, Split, clean_figures, hazy_figures, removed_flicker, wall_error
 from validation.baselines import Method
 from validation.calibration import Pixels, calibrate, counted_pixels
@@ -230,3 +230,18 @@ def chance_figures(scene: Scene) -> dict[str, float]:
     inside = scene.inside
     images = scene.stranger[inside], scene.clean.frames[0][inside], scene.haze[0][inside]
     return {"leak_correlation": leak_correlation(*images), "leak_bits": leak_bits(*images)}
+
+
+def seed_spread(outputs_db: np.ndarray, inside: np.ndarray) -> float:
+    """Spread of the results of one frame under several seeds: root mean variance over the pixels inside, dB.
+
+    Args:
+        outputs_db: ``(S, H, W)``, one result a seed, at least two.
+        inside: bool ``(H, W)``.
+
+    Raises:
+        ValueError: fewer than two seeds, or no pixel inside.
+    """
+    if len(outputs_db) < 2 or not inside.any():
+        raise ValueError(f"spread needs two seeds and a pixel, found {len(outputs_db)} and {int(inside.sum())}")
+    return float(np.sqrt(outputs_db[:, inside].astype(np.float64).var(axis=0, ddof=1).mean()))

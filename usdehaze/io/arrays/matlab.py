@@ -8,7 +8,6 @@ fewest bytes that hold them: the class says what they are.
 from __future__ import annotations
 
 import re
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -27,6 +26,7 @@ from usdehaze.io.limits import MAX_FRAMES_BYTES, MIN_SIDE, MOST_DEFLATED
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.io.times_beside import around, tells_times, times_of
+from usdehaze.quiet import quiet
 
 _NUMBERS = {*"uint8 int8 uint16 int16 uint32 int32 uint64 int64 single double".split()}  # as NumPy calls them, too
 _CONTAINERS = {"struct", "cell"}
@@ -129,8 +129,7 @@ def _arrays_in(path: Any, containers: list[str], wanted: str) -> dict[str, np.nd
         raise InputError(path, found, f"at most {MAX_FRAMES_BYTES / 1e9:.3g} GB", "save the frames as a variable")
     iq = {name: array for name, array in arrays.items() if array.dtype.kind == "c"}
     del arrays
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as declared, complex numbers lose their imaginary part
+    with quiet():  # as declared, complex numbers lose their imaginary part
         return read(True) | iq
 
 

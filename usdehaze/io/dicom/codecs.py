@@ -19,8 +19,8 @@ from pydicom.uid import UID
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import NATIVE_SYNTAXES, Header, whole_number, word, words
 from usdehaze.io.dicom.jpeg import j2k_size, jpeg_xl_size, parse_jpeg, with_raw_components
-from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.limits import MIN_SIDE, check_frame
+from usdehaze.quiet import quiet
 
 JPEG_XL_SYNTAXES = {f"1.2.840.10008.1.2.4.11{digit}" for digit in "012"}
 JPEG_SYNTAXES = {uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1}

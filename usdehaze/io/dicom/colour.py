@@ -15,8 +15,8 @@ from pydicom.pixels import apply_color_lut, convert_color_space
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.codecs import PixelFormat
 from usdehaze.io.dicom.header import numbers, word
-from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.picture import Picture
+from usdehaze.quiet import quiet
 
 
 def luma(rgb: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from usdehaze.io.dicom.header import (
     word,
     words,
 )
-from usdehaze.io.dicom.quiet import quiet
+from usdehaze.quiet import quiet
 
 SHARED = (  # of the modules Patient, General Study, Patient Study and Clinical Trial Subject, and what they are told in
     "SpecificCharacterSet TimezoneOffsetFromUTC PatientName PatientID IssuerOfPatientID "

@@ -18,7 +18,7 @@ from usdehaze.io.dicom.header import (
     word,
     words,
 )
-from usdehaze.io.dicom.quiet import quiet
+from usdehaze.quiet import quiet
 
 LARGEST_DIRECTORY = 2**26  # bytes
 

@@ -14,7 +14,7 @@ from pydicom.encaps import parse_basic_offsets, parse_fragments
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.header import Header, unreadable
-from usdehaze.io.dicom.quiet import quiet
+from usdehaze.quiet import quiet
 
 IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  ", b"\xff\x0a", b"\0\0\0\x0cJXL ")
 Span = tuple[int, int]  # offset in the file, bytes

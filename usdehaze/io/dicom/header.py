@@ -18,7 +18,7 @@ from pydicom.uid import (
 
 from usdehaze.errors import InputError
 from usdehaze.io.dicom.bounded import CountedFile, open_inflated, read_attributes, read_meta, skip_meta
-from usdehaze.io.dicom.quiet import quiet
+from usdehaze.quiet import quiet
 
 US_IMAGE = "1.2.840.10008.5.1.4.1.1.6.1"
 US_MULTIFRAME = "1.2.840.10008.5.1.4.1.1.3.1"

@@ -10,7 +10,7 @@ from pydicom import uid
 from pydicom.pixels import get_encoder
 
 from usdehaze.choices import TransferSyntax
-from usdehaze.io.dicom.quiet import quiet
+from usdehaze.quiet import quiet
 
 ENCODERS: dict[TransferSyntax, tuple[uid.UID, str]] = {  # to UID, encoder
     "explicit": (uid.ExplicitVRLittleEndian, ""),

@@ -20,10 +20,10 @@ from usdehaze.errors import InputError
 from usdehaze.geometry import image_mask
 from usdehaze.io.dicom.derive import IMPLEMENTATION, derivation, derived_attributes
 from usdehaze.io.dicom.pixels_out import ENCODERS, PixelDataWriter, photometric
-from usdehaze.io.dicom.quiet import quiet
 from usdehaze.io.dicom.read import DicomScan
 from usdehaze.io.dicom.series import PRODUCTS
 from usdehaze.io.sink import Sink
+from usdehaze.quiet import quiet
 
 if TYPE_CHECKING:
     from usdehaze.result import Result

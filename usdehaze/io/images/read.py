@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from io import BufferedReader
@@ -25,6 +24,7 @@ from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import ImageFile, StoredCine, rising
 from usdehaze.io.stored_scan import StoredScan
 from usdehaze.notes import Guess
+from usdehaze.quiet import quiet
 
 PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
 
@@ -255,8 +255,7 @@ def upright(image: Image.Image) -> Image.Image:
     """As viewers show it: turned as its EXIF says, where that can be read."""
     image.load()  # which is all that a TIFF needs
     if not isinstance(image, TiffImageFile):
-        with suppress(Exception), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what cannot be read in it
+        with suppress(Exception), quiet():  # of what cannot be read in it
             return ImageOps.exif_transpose(image)
     return image
 

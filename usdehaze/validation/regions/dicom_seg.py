@@ -42,7 +42,7 @@ def read_segmentation(
             patient.
     """
     from usdehaze.io.dicom.bounded import open_inflated, read_attributes, read_meta
-    from usdehaze.io.dicom.quiet import quiet
+    from usdehaze.quiet import quiet
 
     try:
         with quiet(), open_inflated(path, read_meta(path)) as file:

@@ -1,10 +1,13 @@
-"""pydicom is kept quiet in every thread, and the process hears warnings again afterwards."""
+"""Libraries are kept quiet in every thread, and the process hears warnings again afterwards."""
 
 import logging
 import threading
 import warnings
 
-from usdehaze.io.dicom.quiet import quiet
+from PIL import Image
+
+from usdehaze.io.images.read import upright
+from usdehaze.quiet import quiet
 
 
 def test_threads_that_overlap_are_all_quiet_and_leave_the_filters_as_they_were():
@@ -38,3 +41,32 @@ def test_threads_that_overlap_are_all_quiet_and_leave_the_filters_as_they_were()
         assert warnings.filters == before and logger.propagate
         warnings.warn("heard again", UserWarning, stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["heard again"]
+
+
+def test_pictures_read_by_threads_that_overlap_leave_the_filters_as_they_were(monkeypatch):
+    """As above: a picture is turned as its EXIF says, with warnings left out."""
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def turned(picture):
+        (first_in if picture.width == 1 else second_in).set()
+        (second_in if picture.width == 1 else first_out).wait(30)
+        return picture
+
+    def first():
+        upright(Image.new("L", (1, 1)))
+        first_out.set()
+
+    def second():
+        first_in.wait(30)
+        upright(Image.new("L", (2, 1)))
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", turned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        threads = [threading.Thread(target=work) for work in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert warnings.filters == before

@@ -1,4 +1,4 @@
-"""pydicom kept quiet: what it warns of and logs may quote a patient's attributes."""
+"""Libraries kept quiet: what pydicom warns of and logs may quote a patient's attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _silence = ExitStack()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Inside the block nothing of pydicom reaches the warnings or the log, whichever thread it runs in.
+    """Inside the block no warning is heard, and nothing of pydicom reaches the log, whichever thread it runs in.
 
     The first thread in sets the warning filters of the process and the last one out restores them: each on its own
     would restore what another had set.
