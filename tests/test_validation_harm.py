@@ -9,7 +9,6 @@ import pytest
 
 from usdehaze.validation.harm import (
     flicker_ratio,
-    gain_step_db,
     harm_figures,
     harmless,
     leak_bits,
@@ -19,6 +18,7 @@ from usdehaze.validation.harm import (
     removal_flicker,
 )
 from validation.bench.wide import visible_shift_db
+from validation.figures import gain_step_db
 from validation.trust.study import seed_spread
 
 N = 128

@@ -5,6 +5,7 @@ Names inside files, attributes and file names may hold anything: terminal comman
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -53,3 +54,13 @@ def cell(value: Any) -> Any:
     if value is None:
         return ""
     return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def readable(name: str) -> str:
+    """A file name as text that can be stored and shown: bytes that are no UTF-8 as ``\\xNN``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def called(dataset: str) -> str:
+    """What messages call a dataset by its name: "" where a file holds one array alone."""
+    return f"dataset {dataset!r}" if dataset else "its array"

@@ -13,13 +13,14 @@ from torch import Tensor
 from usdehaze.priors.prior import Prior
 from usdehaze.validation import metrics
 from usdehaze.validation.evaluate import figure, region_figures
-from usdehaze.validation.harm import gain_step_db, lost_share, removal_flicker
+from usdehaze.validation.harm import lost_share, removal_flicker
 from usdehaze.validation.scene import Scene, error_figures
 from validation.lpips import Lpips
 
 SIGMAS = (0.03, 0.1, 0.3, 1.0, 3.0)  # noise levels of the denoising loss, model units
 RING_PX = (3, 10)  # pixels around a region whose haze its own is compared with
 DENOISED_AT_ONCE = 8
+STEP_PERCENTILE = 99.5  # of the steps of a gain from pixel to pixel
 LOWERED_DB = 1.0  # a pixel of a burned-in trace that lost more is damaged
 
 
@@ -111,6 +112,31 @@ def cine_figures(input_db: np.ndarray, output_db: np.ndarray, inside: np.ndarray
         "lost": lost_share(input_db, output_db, np.broadcast_to(inside, input_db.shape), floor_db),
     }
     return {name: figure(None, value) for name, value in figures.items() if value is not None}
+
+
+def gain_step_db(gain_db: np.ndarray, counts: np.ndarray) -> float | None:
+    """How abrupt a gain is: 99.5th percentile of its absolute steps between neighbours, along rows and columns, in dB.
+
+    Args:
+        gain_db: ``(T, H, W)``.
+        counts: bool, ``(T, H, W)`` or ``(H, W)``; a step counts between two pixels that do.
+
+    Returns:
+        None where no two neighbours count.
+    """
+    counts = np.broadcast_to(counts, gain_db.shape)
+    steps = [
+        np.abs(np.diff(gain_db.astype(np.float64), axis=axis))[np.logical_and(*_neighbours(counts, axis))]
+        for axis in (1, 2)
+    ]
+    every = np.concatenate(steps)
+    return float(np.percentile(every, STEP_PERCENTILE)) if every.size else None
+
+
+def _neighbours(image: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every pixel of ``(T, H, W)`` that has a next one along an axis, and that one."""
+    n = image.shape[axis]
+    return image.take(range(n - 1), axis), image.take(range(1, n), axis)
 
 
 def trace_figures(input_db: np.ndarray, output_db: np.ndarray, trace: np.ndarray) -> dict[str, float]:

@@ -16,7 +16,7 @@ from usdehaze.archive.sources import Source, look
 from usdehaze.archive.store import Store, is_remote
 from usdehaze.errors import InputError, UsdehazeError, foreign
 from usdehaze.io.detect import RESULT_SUFFIX, files_beside
-from usdehaze.io.names import readable
+from usdehaze.plain_text import readable
 
 MOST_WAIT_S = 30.0  # between two attempts
 

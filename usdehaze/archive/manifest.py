@@ -14,8 +14,8 @@ from typing import Any, Literal
 from usdehaze.archive.sources import Source
 from usdehaze.archive.store import EXTRA, Store
 from usdehaze.errors import InputError, foreign
-from usdehaze.io.names import readable
 from usdehaze.optional import needed
+from usdehaze.plain_text import readable
 
 Outcome = Literal["dehazed", "kept", "quarantined", "failed"]
 OUTCOMES: tuple[Outcome, ...] = ("dehazed", "kept", "quarantined", "failed")

@@ -16,7 +16,7 @@ from usdehaze.archive.pool import Pool, connected, dehazed
 from usdehaze.archive.scratch import sweep
 from usdehaze.archive.sources import Source
 from usdehaze.errors import UsdehazeError
-from usdehaze.io.names import readable
+from usdehaze.plain_text import readable
 
 WAVE, WAVE_A_WORKER = 2000, 200  # scans given to Ray at once: the larger; each wave loads the networks anew
 PART_ROWS, PART_S = 500, 60.0  # of the manifest: a part is written when there are so many rows, or after so long

@@ -144,8 +144,8 @@ class _FolderProcess:
         """See `usdehaze.archive.actor.Process`."""
         from usdehaze.archive.actor import Done
         from usdehaze.budget import max_memory
-        from usdehaze.io.names import readable
         from usdehaze.notes import in_full
+        from usdehaze.plain_text import readable
 
         making = self.making
         with max_memory(making.max_memory):
@@ -171,9 +171,9 @@ class _FolderProcess:
         from usdehaze.archive.actor import Done
         from usdehaze.io import open_scan
         from usdehaze.io.detect import sha256_of
-        from usdehaze.io.names import readable
         from usdehaze.io.runs import run_id, run_of
         from usdehaze.notes import in_full
+        from usdehaze.plain_text import readable
 
         if not all(target.exists() for target in job.targets):
             return None

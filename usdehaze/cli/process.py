@@ -98,7 +98,7 @@ def process(
 
         check_kind(preview)
     from usdehaze.io.detect import look_in
-    from usdehaze.io.names import readable
+    from usdehaze.plain_text import readable
 
     found = list(map(look_in, files))
     jobs = plan_jobs(files, out_dir, preview, formats == "zea", save_haze, review, found)
@@ -179,7 +179,7 @@ class Worker:
         Priors that cannot be loaded are no fault of the scan: that error is raised, and ends the run.
         """
         from usdehaze.io.detect import sha256_of
-        from usdehaze.io.names import readable
+        from usdehaze.plain_text import readable
 
         entry = Entry(readable(str(job.scan)))
         wanted = self.told if self.skip_existing else {}
@@ -212,7 +212,7 @@ class Worker:
         return entry
 
     def _failed(self, error: Exception, job: Job, entry: Entry) -> None:
-        from usdehaze.io.names import readable
+        from usdehaze.plain_text import readable
 
         self.console.report(error, job.scan)
         self.error = error

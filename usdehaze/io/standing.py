@@ -12,9 +12,9 @@ from usdehaze.io.detect import sha256_of
 from usdehaze.io.formats import parts_of
 from usdehaze.io.hdf5.access import attribute, attributes, open_file, open_h5
 from usdehaze.io.hdf5.layouts.own import RESULT_FORMAT
-from usdehaze.io.names import readable
 from usdehaze.io.own_files import own_datasets
 from usdehaze.io.reading import Reading
+from usdehaze.plain_text import readable
 from usdehaze.provenance import FIELDS, in_words, plain
 
 NO_MATTER = {"own_settings", "evaluations", "device", "engine"}  # told by the others, or worth the last bits alone

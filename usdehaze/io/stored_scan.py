@@ -21,7 +21,6 @@ from usdehaze.geometry.sector import frames_used
 from usdehaze.io.detect import sha256_of
 from usdehaze.io.levels import BY_LEVELS
 from usdehaze.io.limits import check_frames
-from usdehaze.io.names import readable
 from usdehaze.io.picture import Colours, Picture, find_colours
 from usdehaze.io.reading import Reading
 from usdehaze.io.scan import Scan
@@ -31,6 +30,7 @@ from usdehaze.io.unchanged import Fingerprint
 from usdehaze.io.units import find_decibel_scale
 from usdehaze.io.whole_screen import Screen, labels_in, look_at
 from usdehaze.notes import Guess, refuse_guesses
+from usdehaze.plain_text import readable
 
 OF_ONE_VALUE = "Frames of one value throughout, black ones say, come out as they went in."
 SECTOR_FRAMES = 64  # spread over the scan, of which the sector finder takes those that it uses

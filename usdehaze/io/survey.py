@@ -9,8 +9,8 @@ import numpy as np
 from scipy import ndimage
 
 from usdehaze.errors import InputError
-from usdehaze.io.names import called
 from usdehaze.io.stored_cine import StoredCine
+from usdehaze.plain_text import called
 
 BLOCK = 8  # px, side of the blocks that speckle is judged in
 FRAMES = 4  # spread over the dataset, whose speckle and levels are looked at

@@ -27,11 +27,11 @@ import numpy as np
 from usdehaze import decibels
 from usdehaze.errors import InputError
 from usdehaze.io.levels import ABOVE_0_DB, DEFAULT_DYNAMIC_RANGE_DB, Levels, decibel_levels, grey_levels
-from usdehaze.io.names import called
 from usdehaze.io.reading import Reading
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.io.survey import SPECKLE_DB, Survey, look_over, off_full_speckle
 from usdehaze.notes import Guess
+from usdehaze.plain_text import called
 
 LARGEST_GREY = 65535
 ENVELOPE_VARIATION = 0.4  # between log-compressed images (0.06 to 0.31 in real ones) and envelopes (about 0.5)

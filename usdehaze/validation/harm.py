@@ -14,7 +14,6 @@ HARM_SHIFT_DB = 1.0  # a clean frame's tissue mean may move by this much
 RISE_TOLERANCE_DB = 1e-3  # rounding of float32 dB
 LEAK_BINS = 16  # of the mutual information, along either axis
 VISIBLE_DB = -40.0  # darker pixels hardly show on a screen
-STEP_PERCENTILE = 99.5  # of the steps of a gain from pixel to pixel
 DIM_DB = (6.0, 15.0)  # above the floor: pixels that are easily lost
 LOST_DB = 3.0  # above the floor, and no more: what a dim pixel is lost at
 
@@ -154,25 +153,6 @@ def removal_flicker(input_db: np.ndarray, output_db: np.ndarray, inside: np.ndar
     return float(change.mean() / amount.mean()) if change.size else 0.0
 
 
-def gain_step_db(gain_db: np.ndarray, counts: np.ndarray) -> float | None:
-    """How abrupt a gain is: 99.5th percentile of its absolute steps between neighbours, along rows and columns, in dB.
-
-    Args:
-        gain_db: ``(T, H, W)``.
-        counts: bool, ``(T, H, W)`` or ``(H, W)``; a step counts between two pixels that do.
-
-    Returns:
-        None where no two neighbours count.
-    """
-    counts = np.broadcast_to(counts, gain_db.shape)
-    steps = [
-        np.abs(np.diff(gain_db.astype(np.float64), axis=axis))[np.logical_and(*_neighbours(counts, axis))]
-        for axis in (1, 2)
-    ]
-    every = np.concatenate(steps)
-    return float(np.percentile(every, STEP_PERCENTILE)) if every.size else None
-
-
 def lost_share(input_db: np.ndarray, output_db: np.ndarray, counts: np.ndarray, floor_db: float) -> float | None:
     """Share of dim pixels, 6 to 15 dB above the floor, that come out at most 3 dB above it.
 
@@ -186,12 +166,6 @@ def lost_share(input_db: np.ndarray, output_db: np.ndarray, counts: np.ndarray, 
     above = input_db - floor_db
     dim = counts & (above >= DIM_DB[0]) & (above <= DIM_DB[1])
     return float((output_db[dim] - floor_db <= LOST_DB).mean()) if dim.any() else None
-
-
-def _neighbours(image: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every pixel of ``(T, H, W)`` that has a next one along an axis, and that one."""
-    n = image.shape[axis]
-    return image.take(range(n - 1), axis), image.take(range(1, n), axis)
 
 
 def _centred(*images: ArrayLike) -> list[np.ndarray]:

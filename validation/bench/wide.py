@@ -16,11 +16,11 @@ from usdehaze.geometry import make_mapper
 from usdehaze.io import open_cine
 from usdehaze.io.hdf5.access import get_dataset, open_file
 from usdehaze.validation.evaluate import figure, summarise
-from usdehaze.validation.harm import VISIBLE_DB, gain_step_db
+from usdehaze.validation.harm import VISIBLE_DB
 from usdehaze.validation.metrics import MIN_REGION_PIXELS
 from usdehaze.validation.scene import Scene, error_figures, wall_error
 from validation.bench.parts import Bench, clean_scan, coverage_figures, labelled_scan, outcome
-from validation.figures import cine_figures, clip_figures, lost_figures, trace_figures
+from validation.figures import cine_figures, clip_figures, gain_step_db, lost_figures, trace_figures
 from validation.records import digest_of, made_by, truth_of
 from validation.scenes import CLEAN_CINES
 from validation.traces import burned_in

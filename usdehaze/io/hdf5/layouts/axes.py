@@ -37,10 +37,10 @@ from usdehaze.io.hdf5.layouts.resemblance import (
     shared_levels,
 )
 from usdehaze.io.limits import MIN_SIDE
-from usdehaze.io.names import called
 from usdehaze.io.picture import Picture, luma
 from usdehaze.io.stored_cine import StoredCine
 from usdehaze.notes import Guess
+from usdehaze.plain_text import called
 
 UNUSUAL = ", the usual order, although slices along another axis are more alike"
 MOST_PIXELS = 2048  # along either side of what colours are judged by
