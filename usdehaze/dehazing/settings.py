@@ -50,7 +50,7 @@ class Settings:
             time only.
         from_guess: start from the frame's first guess under noise of sigma_max, not from noise alone. With the learned
             posterior the guess is that there is no haze, and holds the stronger the lower sigma_max is: a state at
-            sigma 8 still shows its mean, since the noise of 16,384 pixels averages out.
+            sigma 8 still shows its mean, since the noise of all pixels averages out.
         samples: posterior samples a frame; from 2 on the result comes with their deviation.
         caution: which quantile over the samples of the gain of tissue, at most 0 dB, is applied: 0.5 the median,
             towards 1 more of the haze stays and walls are safer.

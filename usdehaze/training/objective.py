@@ -18,7 +18,7 @@ ALONE = 20.0  # noise level from which on the frame alone decides
 SIGMA_RANGE = {
     "denoiser": (0.01, 10.0),
     "score": (PaperVE().beta(T_MIN), PaperVE().beta(1.0)),
-    "posterior": (0.01, 100.0),  # at the last, unknowns tell nothing: not even the mean of 16,384 pixels
+    "posterior": (0.01, 100.0),  # at the last, unknowns tell nothing: not even their mean
 }
 
 
