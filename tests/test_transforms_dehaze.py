@@ -292,7 +292,7 @@ def test_a_batch_is_refused_in_one_line_that_says_how_to_take_it_apart(tmp_path,
         lambda: dehaze(batch),
         lambda: DehazeUltrasound(geometry="find", dynamic_range_db=60, **options)(batch["image"]),
         lambda: DbToGrey()(batch["image"]),
-        lambda: SaveUltrasoundd("image", output_dir=tmp_path)(made),
+        lambda: SaveUltrasoundd("image", input_key="haze", output_dir=tmp_path)(made),
     ):
         with pytest.raises(InputError, match=rf"^batch of scans: {size} collated into .*; take it apart.*decollate"):
             refuse()
