@@ -10,6 +10,15 @@ from usdehaze.io.images.read import upright
 from usdehaze.quiet import quiet
 
 
+def side_by_side(*works):
+    """Each in a thread of its own, until all are done."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
 def test_threads_that_overlap_are_all_quiet_and_leave_the_filters_as_they_were():
     """The first thread in is the first out, while the second is still inside."""
     first_in, second_in, first_out = (threading.Event() for _ in range(3))
@@ -32,11 +41,7 @@ def test_threads_that_overlap_are_all_quiet_and_leave_the_filters_as_they_were()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before = list(warnings.filters)
-        threads = [threading.Thread(target=work) for work in (first, second)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        side_by_side(first, second)
         assert not caught and heard == [False]
         assert warnings.filters == before and logger.propagate
         warnings.warn("heard again", UserWarning, stacklevel=1)
@@ -64,9 +69,5 @@ def test_pictures_read_by_threads_that_overlap_leave_the_filters_as_they_were(mo
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         before = list(warnings.filters)
-        threads = [threading.Thread(target=work) for work in (first, second)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        side_by_side(first, second)
         assert warnings.filters == before

@@ -42,8 +42,8 @@ def exported(posterior: LearnedPosterior) -> tuple[bytes, dict[str, Any]]:
         "outputs": {name: shapes.get(name, ["batch", gains, "depth", "angle"]) for name in OUTPUTS},
         "multiple": posterior.network.multiple,
         "values": "u: tissue and haze in [0, 1] (0 = floor, 1 = 0 dB) plus noise of deviation sigma; y: the frame in "
-        "[0, 1], its brightest fiftieth at the exposure; clean: expected tissue and haze; gains: rising quantiles of "
-        "min(0, tissue - y)",
+        "[0, 1], its brightest fiftieth not below exposure; clean: expected tissue and haze; gains: rising quantiles "
+        "of min(0, tissue - y)",
         "levels": list(LEVELS)[:gains],
         "difference_to_torch": differences,
         "tolerance": TOLERANCE,
